@@ -1,0 +1,52 @@
+"""Devices, links, clusters, the catalogue of known devices, and the ways to describe them."""
+
+from stead.cluster.catalogue import CatalogueEntry, Fabric, device_from, entries, lookup
+from stead.cluster.describe import add_host, cluster_from, default_links
+from stead.cluster.files import (
+    cluster_from_json,
+    cluster_from_toml,
+    cluster_to_json,
+    cluster_to_toml,
+    read_cluster,
+    write_cluster,
+)
+from stead.cluster.topology import links_from_topology, with_topology
+from stead.cluster.values import (
+    UNLIMITED_BYTES,
+    Cluster,
+    Contention,
+    Device,
+    Link,
+    Routes,
+    Routing,
+    link_all,
+    link_both_ways,
+)
+
+__all__ = [
+    "UNLIMITED_BYTES",
+    "CatalogueEntry",
+    "Cluster",
+    "Contention",
+    "Device",
+    "Fabric",
+    "Link",
+    "Routes",
+    "Routing",
+    "add_host",
+    "cluster_from",
+    "cluster_from_json",
+    "cluster_from_toml",
+    "cluster_to_json",
+    "cluster_to_toml",
+    "default_links",
+    "device_from",
+    "entries",
+    "link_all",
+    "link_both_ways",
+    "links_from_topology",
+    "lookup",
+    "read_cluster",
+    "with_topology",
+    "write_cluster",
+]

@@ -1,0 +1,278 @@
+"""Cluster files: TOML or JSON with the same keys, read strictly, and written so that nothing is lost.
+
+    contention = "link"            # none, link, pair, sender, receiver, bus
+    routing = "direct"             # or "host"
+    [[device]]
+    name = "cuda:0"                # the only key that must be there
+    model = "GeForce RTX 3090"     # name in the catalogue; fills in what is missing here
+    kind = "gpu"                   # cpu, gpu, npu, fpga, group, other
+    memory = "24GiB"
+    reserve = "1GiB"               # left free; 0 if missing
+    bandwidth = "936GB/s"
+    flops = {fp32 = "35.6T", fp16 = "71T", fp64 = "none"}     # "none" drops a rate of the catalogue
+    efficiency = {compute = 0.7, memory = 0.8}                # matmul and mem are accepted, too
+    launch_overhead = "5us"
+    unsupported_ops = ["Loop"]
+    alias = {accelerate = 0, openvino = "GPU.0", ort = "cuda", llama = "CUDA0"}
+    [[link]]
+    between = ["cuda:0", "cpu"]    # both ways; or `from` and `to` for one way
+    bandwidth = "25GB/s"
+    latency = "10us"               # 0 if missing
+    gap = "0s"                     # the link stays busy this long after a transfer
+    duplex = "full"                # "half": both directions share the link, the same as contention = "pair"
+    [[link]]
+    between = ["*", "*"]           # every pair that no other link names; ["*", "cpu"] goes before ["*", "*"]
+    via = "cpu"                    # without bandwidth: the two links with cpu, one after the other
+
+"unlimited" stands for a memory or a bandwidth without bounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stead.cluster.catalogue import lookup
+from stead.cluster.tables import SCHEMA, cluster_from_data
+from stead.cluster.units import exact_bytes, exact_flops, exact_rate, exact_seconds, one_line, show
+from stead.cluster.values import UNLIMITED_BYTES, Cluster, Device
+from stead.errors import BadCluster
+
+MAX_FILE_BYTES = 16 * 2**20
+
+_LONGEST_LINE = 16_384
+_MOST_DOTS = 1_000  # the TOML reader takes quadratic time on a long dotted key
+_MAX_DIGITS = 400
+
+
+def read_cluster(path: str | os.PathLike[str]) -> Cluster:
+    """The cluster in a .toml or .json file; BadCluster with the file and the place for whatever is wrong."""
+    where = one_line(os.fspath(path))
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".toml", ".json"):
+        raise BadCluster(f"{where}: cluster files end in .toml or .json; rename it, or name devices directly")
+    text = _read_text(Path(path), where)
+    return cluster_from_toml(text, where) if suffix == ".toml" else cluster_from_json(text, where)
+
+
+def write_cluster(cluster: Cluster, path: str | os.PathLike[str]) -> None:
+    """Write a cluster as TOML or JSON, by the ending of the file's name."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".toml", ".json"):
+        raise BadCluster(f"{one_line(os.fspath(path))}: cluster files end in .toml or .json")
+    text = cluster_to_toml(cluster) if suffix == ".toml" else cluster_to_json(cluster)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadCluster(f"{one_line(os.fspath(path))}: cannot be written: {_reason(error)}") from None
+
+
+def cluster_from_toml(text: str, where: str = "TOML") -> Cluster:
+    """The cluster in a TOML text; `where` is what errors call it.
+
+    >>> cluster_from_toml('[[device]]\\nname = "a"\\nmodel = "GeForce RTX 3090"').devices[0].kind
+    'gpu'
+    """
+    for line in text.splitlines():
+        if len(line) > _LONGEST_LINE or line.count(".") > _MOST_DOTS:
+            raise BadCluster(f"{where}: a line of {len(line)} characters is too long; break it into several")
+    return _parsed(lambda: tomllib.loads(text), text, where, "TOML")
+
+
+def cluster_from_json(text: str, where: str = "JSON") -> Cluster:
+    """The cluster in a JSON text; `where` is what errors call it."""
+    return _parsed(
+        lambda: json.loads(
+            text, object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_short_int
+        ),
+        text,
+        where,
+        "JSON",
+    )
+
+
+def cluster_to_toml(cluster: Cluster) -> str:
+    """A TOML text that `cluster_from_toml` reads back to a cluster with the same fingerprint."""
+    return _checked(_toml(_data_of(cluster)), cluster, cluster_from_toml)
+
+
+def cluster_to_json(cluster: Cluster) -> str:
+    """A JSON text that `cluster_from_json` reads back to a cluster with the same fingerprint."""
+    text = json.dumps(_data_of(cluster), indent=2, ensure_ascii=False) + "\n"
+    return _checked(text, cluster, cluster_from_json)
+
+
+# Text to plain data
+
+
+def _read_text(path: Path, where: str) -> str:
+    try:
+        if path.is_dir():
+            raise BadCluster(f"{where}: is a directory; name a .toml or .json file in it")
+        if path.exists() and not path.is_file():
+            raise BadCluster(f"{where}: not a regular file; save its contents to a file first")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise BadCluster(f"{where}: no such file; check the path") from None
+    except BadCluster:
+        raise
+    except (OSError, ValueError) as error:
+        raise BadCluster(f"{where}: cannot be read: {_reason(error)}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise BadCluster(f"{where}: more than {MAX_FILE_BYTES // 2**20} MiB; a cluster file is far smaller")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadCluster(
+            f"{where}: not text: byte {error.start} is not UTF-8; is it another kind of file?"
+        ) from None
+
+
+def _parsed(load: Callable[[], object], text: str, where: str, language: str) -> Cluster:
+    if not text.strip():
+        raise BadCluster(f"{where}: empty; describe at least one device")
+    try:
+        data = load()
+    except RecursionError:
+        raise BadCluster(f"{where}: nested too deeply; a cluster needs only a few levels") from None
+    except BadCluster as error:
+        raise BadCluster(f"{where}: {error}") from None
+    except (ValueError, OverflowError) as error:  # what is not TOML or JSON, and numbers without end
+        raise BadCluster(f"{where}: not {language}: {_reason(error)}") from None
+    return cluster_from_data(data, where)
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise BadCluster(f"the key {show(twice)} is given twice in one object; keep one")
+    return made
+
+
+def _no_constant(literal: str) -> float:
+    raise BadCluster(f"{literal} is not a number; leave the key out or give a number")
+
+
+def _short_int(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise BadCluster(f"a number of {len(digits)} digits; give a sensible one")
+    return int(digits)
+
+
+# A cluster to plain data
+
+
+def _data_of(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "contention": cluster.contention,
+        "routing": cluster.routing,
+        "device": [_device_data(device) for device in cluster],
+        **({"link": _link_data(cluster)} if cluster.links else {}),
+    }
+
+
+def _device_data(device: Device) -> dict[str, Any]:
+    row = lookup(device.model) if device.model else None
+    dropped = [
+        dtype for dtype in (row.flops_per_second if row else ()) if dtype not in device.flops_per_second
+    ]
+    unlimited = device.memory_bytes == UNLIMITED_BYTES
+    data: dict[str, Any] = {
+        "name": device.name,
+        "model": row.key if row else None,
+        "kind": device.kind,
+        "memory": "unlimited" if unlimited else exact_bytes(device.memory_bytes),
+        "reserve": exact_bytes(device.reserve_bytes) if device.reserve_bytes else None,
+        "bandwidth": _rate_data(device.bytes_per_second),
+        "flops": {
+            **{dtype: exact_flops(rate) for dtype, rate in device.flops_per_second.items()},
+            **dict.fromkeys(dropped, "none"),
+        },
+        "efficiency": {what: float(share) for what, share in device.efficiency.items()},
+        "launch_overhead": exact_seconds(device.launch_seconds),
+        "unsupported_ops": sorted(device.unsupported_kinds),
+        "alias": dict(device.alias),
+    }
+    return {key: value for key, value in data.items() if value is not None and value not in ({}, [])}
+
+
+def _link_data(cluster: Cluster) -> list[dict[str, Any]]:
+    """Links in few tables: equal ones both ways together, the commonest as default if there are all pairs."""
+    figures = {
+        (link.source, link.target): (link.bytes_per_second, link.latency_seconds, link.gap_seconds)
+        for link in cluster.links
+    }
+    rows: list[tuple[dict[str, Any], tuple[float, float, float]]] = []
+    for (source, target), figure in figures.items():
+        if figures.get((target, source)) != figure:
+            rows.append(({"from": source, "to": target}, figure))
+        elif cluster.index(source) < cluster.index(target):
+            rows.append(({"between": [source, target]}, figure))
+    count = len(cluster)
+    if count > 2 and len(figures) == count * (count - 1):
+        common = Counter(figures.values()).most_common(1)[0][0]
+        rows = [row for row in rows if row[1] != common] + [({"between": ["*", "*"]}, common)]
+    return [{**ends, **_figure_data(*figure)} for ends, figure in rows]
+
+
+def _figure_data(bytes_per_second: float, latency_seconds: float, gap_seconds: float) -> dict[str, Any]:
+    gap = {"gap": exact_seconds(gap_seconds)} if gap_seconds else {}
+    return {"bandwidth": _rate_data(bytes_per_second), "latency": exact_seconds(latency_seconds), **gap}
+
+
+def _rate_data(bytes_per_second: float) -> str | float:
+    return "unlimited" if math.isinf(bytes_per_second) else exact_rate(bytes_per_second)
+
+
+def _checked(text: str, cluster: Cluster, read: Callable[[str, str], Cluster]) -> str:
+    """The text, if it reads back to the same cluster; what a file cannot say is an error now, not later."""
+    try:
+        same = read(text, "the file").fingerprint == cluster.fingerprint
+    except BadCluster as error:
+        raise BadCluster(f"this cluster cannot be written to a file: {error}") from None
+    if not same:
+        raise BadCluster("this cluster cannot be written to a file without loss")
+    return text
+
+
+def _toml(data: Mapping[str, Any]) -> str:
+    lines = [f"{key} = {_toml_value(value)}" for key, value in data.items() if key not in ("device", "link")]
+    for kind in ("device", "link"):
+        for table in data.get(kind, ()):
+            lines += ["", f"[[{kind}]]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, dict):
+        return (
+            "{ "
+            + ", ".join(f"{_toml_key(key)} = {_toml_value(entry)}" for key, entry in value.items())
+            + " }"
+        )
+    if isinstance(value, list):
+        if len(value) > 8:
+            return "[\n" + "".join(f"    {_toml_value(entry)},\n" for entry in value) + "]"
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)  # printable text: the escapes of JSON are those of TOML
+    return repr(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def _reason(error: Exception) -> str:
+    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return one_line(" ".join(told.split()))[:200] or type(error).__name__

@@ -1,0 +1,413 @@
+"""Device, Link and Cluster: where operators can run and how tensors travel between those places."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.errors import BadCluster, did_you_mean
+
+UNLIMITED_BYTES = 2**62
+MAX_DEVICES = 64
+
+Contention = Literal["none", "link", "pair", "sender", "receiver", "bus"]
+Routing = Literal["direct", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One place an operator can run.
+
+    Rates are peaks as a data sheet or a measurement gives them; how much of a peak a kind of operator reaches is
+    `efficiency`. `memory_bytes` is the whole memory, `reserve_bytes` what stead must leave alone.
+    """
+
+    name: str
+    kind: str = "gpu"
+    memory_bytes: int = UNLIMITED_BYTES
+    reserve_bytes: int = 0
+    flops_per_second: Mapping[str, float] = field(default_factory=dict)  # by dtype: "fp32", "fp16", ...
+    bytes_per_second: float = math.inf  # of its own memory
+    launch_seconds: float = 0.0
+    efficiency: Mapping[str, float] = field(
+        default_factory=dict
+    )  # share of a peak reached, by "compute", "memory"
+    unsupported_kinds: frozenset[str] = frozenset()
+    model: str = ""  # key of the catalogue, if it came from there
+    alias: Mapping[str, str | int] = field(default_factory=dict)  # its name in other tools
+
+    def __post_init__(self) -> None:
+        _name("device", self.name)
+        _whole(f"memory of {self.name}", self.memory_bytes, least=1)
+        _whole(f"reserve of {self.name}", self.reserve_bytes, least=0)
+        if self.reserve_bytes >= self.memory_bytes:
+            raise BadCluster(
+                f"device {self.name} reserves {self.reserve_bytes} of its {self.memory_bytes} bytes: nothing is left"
+            )
+        for dtype, rate in self.flops_per_second.items():
+            _positive(f"{dtype} FLOP/s of {self.name}", rate)
+        _positive(f"memory bandwidth of {self.name}", self.bytes_per_second, infinite=True)
+        _not_negative(f"launch overhead of {self.name}", self.launch_seconds)
+        for what, share in self.efficiency.items():
+            if not 0 < share <= 1:
+                raise BadCluster(f"{what} efficiency of {self.name} must lie in (0, 1], got {share}")
+        for name in ("bytes_per_second", "launch_seconds"):  # 12 and 12.0 are one value and one fingerprint
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("flops_per_second", "efficiency"):
+            table = {key: float(number) for key, number in getattr(self, name).items()}
+            object.__setattr__(self, name, MappingProxyType(table))
+        object.__setattr__(self, "unsupported_kinds", frozenset(self.unsupported_kinds))
+        object.__setattr__(self, "alias", MappingProxyType(dict(self.alias)))
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory that a placement may fill."""
+        return self.memory_bytes - self.reserve_bytes
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it computes in host memory, so that reaching host memory costs it nothing."""
+        return self.kind == "cpu"
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data: what files and fingerprints are made of."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "model": self.model,
+            "memory_bytes": self.memory_bytes,
+            "reserve_bytes": self.reserve_bytes,
+            "flops_per_second": dict(self.flops_per_second),
+            "bytes_per_second": self.bytes_per_second,
+            "launch_seconds": self.launch_seconds,
+            "efficiency": dict(self.efficiency),
+            "unsupported_kinds": sorted(self.unsupported_kinds),
+            "alias": dict(self.alias),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A one-way connection between two devices."""
+
+    source: str
+    target: str
+    bytes_per_second: float
+    latency_seconds: float = 0.0
+    gap_seconds: float = 0.0  # the link stays busy this long after a transfer
+
+    def __post_init__(self) -> None:
+        where = f"link {self.source} -> {self.target}"
+        if self.source == self.target:
+            raise BadCluster(f"{where} leads from a device to itself; leave it out")
+        _positive(f"bandwidth of {where}", self.bytes_per_second, infinite=True)
+        _not_negative(f"latency of {where}", self.latency_seconds)
+        _not_negative(f"gap of {where}", self.gap_seconds)
+        for name in ("bytes_per_second", "latency_seconds", "gap_seconds"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data: what files and fingerprints are made of."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "bytes_per_second": self.bytes_per_second,
+            "latency_seconds": self.latency_seconds,
+            "gap_seconds": self.gap_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """Transfer behaviour of every ordered pair of devices; the diagonal means nothing."""
+
+    latency_seconds: NDArray[np.float64]  # [source, target]; inf where there is no route
+    bytes_per_second: NDArray[np.float64]  # [source, target]
+    gap_seconds: NDArray[np.float64]  # [source, target]
+    channel: NDArray[np.int32]  # [source, target]; the queue a transfer waits in, -1 for none
+    hops: NDArray[np.int32]  # [source, target]; charged hops, used where an input gives tensors in seconds
+    host_latency_seconds: NDArray[np.float64]  # [write to host memory | read from it, device]
+    host_bytes_per_second: NDArray[np.float64]  # [write to host memory | read from it, device]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Devices in a fixed order and the links between them.
+
+    `routing="direct"`: a tensor takes the given link, or the route over several links with the least latency
+    (latencies add up, the narrowest link sets the pace, its queue is the one that is waited in).
+    `routing="host"`: every tensor passes host memory: the sender writes it once, every receiver reads it, CPUs work
+    in host memory and pay nothing. Links then join accelerators with CPUs.
+    """
+
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...] = ()
+    contention: Contention = "link"
+    routing: Routing = "direct"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "devices", tuple(self.devices))
+        object.__setattr__(self, "links", tuple(self.links))
+        if not 1 <= len(self.devices) <= MAX_DEVICES:
+            raise BadCluster(f"a cluster has 1 to {MAX_DEVICES} devices, got {len(self.devices)}")
+        seen: set[str] = set()
+        for device in self.devices:
+            if device.name in seen:
+                raise BadCluster(f"two devices are called {device.name!r}; device names must differ")
+            seen.add(device.name)
+        pairs: set[tuple[str, str]] = set()
+        for link in self.links:
+            for end in (link.source, link.target):
+                if end not in seen:
+                    raise BadCluster(
+                        f"link {link.source} -> {link.target}: no device {end!r}{did_you_mean(end, seen)}"
+                    )
+            if (link.source, link.target) in pairs:
+                raise BadCluster(f"link {link.source} -> {link.target} is given twice")
+            pairs.add((link.source, link.target))
+        position = {device.name: d for d, device in enumerate(self.devices)}
+        in_order = sorted(self.links, key=lambda link: (position[link.source], position[link.target]))
+        object.__setattr__(self, "links", tuple(in_order))  # their order means nothing
+        if self.contention not in get_args(Contention):
+            raise BadCluster(
+                f"contention is one of {', '.join(get_args(Contention))}, got {self.contention!r}"
+            )
+        if self.routing not in get_args(Routing):
+            raise BadCluster(f"routing is one of {', '.join(get_args(Routing))}, got {self.routing!r}")
+        if self.routing == "host" and not any(device.is_host for device in self.devices) and self.links:
+            raise BadCluster('routing "host" joins accelerators with CPUs, but no device is of kind "cpu"')
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self.devices)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Device names in order."""
+        return tuple(device.name for device in self.devices)
+
+    def index(self, name: str) -> int:
+        """Position of a device.
+
+        >>> Cluster((Device("gpu0"), Device("gpu1"))).index("gpu1")
+        1
+        """
+        for d, device in enumerate(self.devices):
+            if device.name == name:
+                return d
+        raise BadCluster(
+            f"no device {name!r}{did_you_mean(name, self.names)}; there are {', '.join(self.names)}"
+        )
+
+    def without(self, *names: str) -> Cluster:
+        """The same cluster less some devices and their links."""
+        for name in names:
+            self.index(name)
+        return replace(
+            self,
+            devices=tuple(device for device in self.devices if device.name not in names),
+            links=tuple(link for link in self.links if link.source not in names and link.target not in names),
+        )
+
+    def with_devices(self, devices: Iterable[Device], links: Iterable[Link] = ()) -> Cluster:
+        """The same cluster plus devices and links."""
+        return replace(self, devices=(*self.devices, *devices), links=(*self.links, *links))
+
+    def with_memory(self, name: str, memory_bytes: int) -> Cluster:
+        """The same cluster with another memory size on one device."""
+        position = self.index(name)
+        changed = replace(self.devices[position], memory_bytes=memory_bytes)
+        return replace(self, devices=(*self.devices[:position], changed, *self.devices[position + 1 :]))
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data: what files and fingerprints are made of."""
+        return {
+            "devices": [device.as_dict() for device in self.devices],
+            "links": [link.as_dict() for link in self.links],
+            "contention": self.contention,
+            "routing": self.routing,
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Cluster:
+        """The inverse of `as_dict`; null stands for an infinite rate."""
+        devices = [
+            Device(
+                **{
+                    **device,
+                    "bytes_per_second": _rate(device),
+                    "unsupported_kinds": frozenset(device["unsupported_kinds"]),
+                }
+            )
+            for device in data["devices"]
+        ]
+        links = [Link(**{**link, "bytes_per_second": _rate(link)}) for link in data["links"]]
+        return Cluster(tuple(devices), tuple(links), data["contention"], data["routing"])
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever anything about the cluster changes."""
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def routes(self) -> Routes:
+        """Transfer behaviour of every ordered pair, with routes over several links collapsed into one."""
+        count = len(self.devices)
+        latency = np.full((count, count), np.inf)
+        rate = np.full((count, count), np.inf)
+        gap = np.zeros((count, count))
+        position = {device.name: d for d, device in enumerate(self.devices)}
+        for link in self.links:
+            pair = position[link.source], position[link.target]
+            latency[pair], rate[pair], gap[pair] = (
+                link.latency_seconds,
+                link.bytes_per_second,
+                link.gap_seconds,
+            )
+        np.fill_diagonal(latency, 0.0)
+        host_latency, host_rate = self._host_access(latency, rate)
+        hops = np.ones((count, count), dtype=np.int32)
+        queue = np.arange(count * count).reshape(count, count)  # the ordered pair whose link is waited for
+        if self.routing == "host":
+            latency, rate, hops = self._through_host(host_latency, host_rate)
+            gap = np.zeros((count, count))
+        else:
+            _collapse_routes(latency, rate, gap, queue)
+        channel = _channels(self.contention, queue, count)
+        return Routes(latency, rate, gap, channel, hops, np.stack(host_latency), np.stack(host_rate))
+
+    def _host_access(
+        self, latency: NDArray[np.float64], rate: NDArray[np.float64]
+    ) -> tuple[
+        tuple[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]
+    ]:
+        """Latency and rate of (writing to, reading from) host memory: the quickest link with a CPU."""
+        hosts = [d for d, device in enumerate(self.devices) if device.is_host]
+        count = len(self.devices)
+        if self.routing == "host" and not self.links:  # no CPU to link to: what takes time is said elsewhere
+            free, unlimited = np.zeros(count), np.full(count, np.inf)
+            return (free, free.copy()), (unlimited, unlimited.copy())
+        write_latency, write_rate = np.full(count, np.inf), np.full(count, np.inf)
+        read_latency, read_rate = np.full(count, np.inf), np.full(count, np.inf)
+        for d in range(count):
+            if d in hosts:
+                write_latency[d] = read_latency[d] = 0.0
+                continue
+            for latencies, rates, one_way in (
+                (write_latency, write_rate, [(d, h) for h in hosts]),
+                (read_latency, read_rate, [(h, d) for h in hosts]),
+            ):
+                open_links = [pair for pair in one_way if math.isfinite(latency[pair])]
+                if open_links:
+                    best = min(open_links, key=lambda pair: (latency[pair], -rate[pair], pair))
+                    latencies[d], rates[d] = latency[best], rate[best]
+        return (write_latency, read_latency), (write_rate, read_rate)
+
+    def _through_host(
+        self,
+        host_latency: tuple[NDArray[np.float64], NDArray[np.float64]],
+        host_rate: tuple[NDArray[np.float64], NDArray[np.float64]],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
+        """Store and forward: a write to host memory, then a read from it."""
+        latency = host_latency[0][:, None] + host_latency[1][None, :]
+        with np.errstate(divide="ignore"):
+            rate = 1.0 / (1.0 / host_rate[0][:, None] + 1.0 / host_rate[1][None, :])
+        charged = np.array([0 if device.is_host else 1 for device in self.devices], dtype=np.int32)
+        return latency, rate, charged[:, None] + charged[None, :]
+
+
+def link_both_ways(
+    first: str,
+    second: str,
+    *,
+    bytes_per_second: float,
+    latency_seconds: float = 0.0,
+    gap_seconds: float = 0.0,
+) -> tuple[Link, Link]:
+    """Two equal links, one each way.
+
+    >>> [link.source for link in link_both_ways("a", "b", bytes_per_second=1e9)]
+    ['a', 'b']
+    """
+    there = Link(first, second, bytes_per_second, latency_seconds, gap_seconds)
+    return there, replace(there, source=second, target=first)
+
+
+def link_all(
+    names: Sequence[str], *, bytes_per_second: float, latency_seconds: float = 0.0, gap_seconds: float = 0.0
+) -> tuple[Link, ...]:
+    """Equal links between every ordered pair."""
+    return tuple(
+        Link(source, target, bytes_per_second, latency_seconds, gap_seconds)
+        for source in names
+        for target in names
+        if source != target
+    )
+
+
+def _collapse_routes(
+    latency: NDArray[np.float64],
+    rate: NDArray[np.float64],
+    gap: NDArray[np.float64],
+    queue: NDArray[np.int64],
+) -> None:
+    """Fill pairs without a link of their own by the route of least latency (Floyd-Warshall, in place)."""
+    given = np.isfinite(latency)
+    for middle in range(len(latency)):
+        through = latency[:, middle, None] + latency[None, middle, :]
+        better = ~given & (through < latency)
+        better[middle, :] = better[:, middle] = False
+        for s, d in np.argwhere(better):
+            first, second = (s, middle), (middle, d)
+            narrow = first if rate[first] <= rate[second] else second
+            latency[s, d], rate[s, d] = through[s, d], rate[narrow]
+            gap[s, d], queue[s, d] = gap[narrow], queue[narrow]
+
+
+def _channels(contention: Contention, queue: NDArray[np.int64], count: int) -> NDArray[np.int32]:
+    """The shared resource that each ordered pair occupies."""
+    source, target = np.divmod(queue, count)
+    table: Mapping[str, NDArray[np.int64]] = {
+        "none": np.full_like(queue, -1),
+        "link": queue,
+        "pair": np.minimum(source, target) * count + np.maximum(source, target),
+        "sender": source,
+        "receiver": target,
+        "bus": np.zeros_like(queue),
+    }
+    return table[contention].astype(np.int32)
+
+
+def _rate(entry: Mapping[str, Any]) -> float:
+    given = entry["bytes_per_second"]
+    return math.inf if given is None else given
+
+
+def _name(what: str, name: str) -> None:
+    if not name or name != name.strip() or any(ord(letter) < 32 for letter in name):
+        raise BadCluster(f"a {what} needs a printable name without surrounding blanks, got {name!r}")
+
+
+def _whole(what: str, number: int, *, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= UNLIMITED_BYTES:
+        raise BadCluster(f"{what} must be a whole number from {least} to 2^62, got {number!r}")
+
+
+def _positive(what: str, number: float, *, infinite: bool = False) -> None:
+    if not number > 0 or (math.isinf(number) and not infinite):
+        raise BadCluster(f"{what} must be positive, got {number}")
+
+
+def _not_negative(what: str, number: float) -> None:
+    if not 0 <= number < math.inf:
+        raise BadCluster(f"{what} must be a finite number of at least 0, got {number}")

@@ -1,0 +1,71 @@
+"""What can go wrong, as types.
+
+SteadError
++-- BadInput        a file or an argument makes no sense (also a ValueError)
+|   +-- BadGraph    a cycle, a tensor without producer, a negative size
+|   +-- BadCluster  an unknown device, no route, memory that is not positive
++-- MissingExtra    an optional package is not installed (also an ImportError)
++-- Infeasible      no placement meets the constraints: bytes missing by device, proved or merely not found
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class SteadError(Exception):
+    """Base of every error that stead raises on purpose."""
+
+
+class BadInput(SteadError, ValueError):
+    """A file or an argument makes no sense; the message says what, where and what to do."""
+
+
+class BadGraph(BadInput):
+    """A graph that cannot be: a cycle, a tensor without producer, a negative size."""
+
+
+class BadCluster(BadInput):
+    """A cluster that cannot be: an unknown device, no route, memory that is not positive."""
+
+
+class MissingExtra(SteadError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f'{purpose} needs {package}: pip install "stead[{extra}]"')
+        self.package = package
+        self.extra = extra
+
+
+class Infeasible(SteadError):
+    """No placement meets the constraints.
+
+    `short_bytes` says how much memory is missing on which device, `placement` is the device array that misses the
+    least; `proved` is False when a placement was merely not found.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        short_bytes: Mapping[str, int] | None = None,
+        placement: object = None,
+        proved: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.short_bytes: dict[str, int] = dict(short_bytes or {})
+        self.placement: Any = placement
+        self.proved = proved
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A clause that offers the closest known names, or an empty string; never a decision.
+
+    >>> did_you_mean("gpu00", ["gpu0", "cpu"])
+    "; did you mean 'gpu0'?"
+    """
+    close = difflib.get_close_matches(given, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else ""

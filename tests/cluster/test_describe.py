@@ -1,0 +1,316 @@
+"""Device strings, `auto` and files: which cluster they give and what is said about it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stead.cluster import Cluster, Device, cluster_from, default_links
+from stead.cluster import machine as machine_module
+from stead.cluster.describe import cluster_of
+from stead.cluster.machine import FoundGpu, Machine, parse_nvidia_smi, plain_cpu_name, this_machine
+from stead.errors import BadCluster
+
+GIB = 2**30
+
+
+def link(cluster: Cluster, source: str, target: str) -> tuple[float, float]:
+    """GB/s and microseconds."""
+    (found,) = [one for one in cluster.links if (one.source, one.target) == (source, target)]
+    return round(found.bytes_per_second / 1e9, 2), round(found.latency_seconds * 1e6, 2)
+
+
+def test_two_cards_are_named_as_written_and_resolved_aloud() -> None:
+    cluster, lines = cluster_from("3090,3060")
+    assert cluster.names == ("3090", "3060")
+    assert lines[:2] == ("3090 = GeForce RTX 3090 24 GB (alias)", "3060 = GeForce RTX 3060 12 GB (alias)")
+    assert [device.model for device in cluster] == ["GeForce RTX 3090", "GeForce RTX 3060 12 GB"]
+    assert cluster.devices[0].bytes_per_second == 936.2e9
+
+
+def test_several_of_one_model_are_numbered() -> None:
+    cluster, lines = cluster_from("2x A100-80GB + cpu")
+    assert cluster.names == ("a100-80gb:0", "a100-80gb:1", "cpu")
+    assert lines[0] == "2x A100-80GB = A100 SXM4 80 GB (alias): a100-80gb:0, a100-80gb:1"
+    assert [device.kind for device in cluster] == ["gpu", "gpu", "cpu"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2x 3090",
+        "2x3090",
+        "2 x 3090",
+        "2X 3090",
+        "2*3090",
+        "2\N{MULTIPLICATION SIGN} 3090",
+        "3090,3090",
+        "3090 + 3090",
+    ],
+)
+def test_all_spellings_of_two_cards_give_the_same_names(text: str) -> None:
+    assert cluster_from(text)[0].names == ("3090:0", "3090:1")
+
+
+def test_two_spellings_of_one_model_are_numbered_together() -> None:
+    assert cluster_from("3090, RTX 3090, 3060")[0].names == ("3090:0", "3090:1", "3060")
+
+
+def test_plus_and_comma_both_separate() -> None:
+    assert cluster_from("5090+4060Ti16+cpu")[0].names == ("5090", "4060Ti16", "cpu")
+
+
+def test_a_plus_that_belongs_to_a_name_does_not_separate() -> None:
+    assert cluster_from("Xeon Platinum 8480+ + 3090")[0].names == ("Xeon Platinum 8480+", "3090")
+    assert cluster_from("8480++3090")[0].names == ("8480+", "3090")
+    assert cluster_from("3090,ryzen ai max+ 395 64 gb")[0].names == ("3090", "ryzen ai max+ 395 64 gb")
+
+
+def test_a_name_that_looks_like_a_number_of_devices_is_a_name() -> None:
+    assert cluster_from("7900 XT, 2x 7900 XTX")[0].names == ("7900 XT", "7900-xtx:0", "7900-xtx:1")
+
+
+def test_links_run_at_the_narrower_port_with_ten_microseconds() -> None:
+    cluster, lines = cluster_from("5090+4060Ti16+cpu")
+    assert link(cluster, "5090", "4060Ti16") == (15.75, 10)  # PCIe 4.0 x8
+    assert link(cluster, "cpu", "5090") == (63.02, 10)
+    assert len(cluster.links) == 6
+    assert any("PCIe 4.0 x8" in line and "assumed" in line for line in lines)
+
+
+def test_equal_modules_use_their_nvlink() -> None:
+    cluster, lines = cluster_from("2x A100-80GB, A100-PCIE-80GB")
+    assert link(cluster, "a100-80gb:0", "a100-80gb:1") == (300, 10)
+    assert link(cluster, "a100-80gb:0", "A100-PCIE-80GB") == (31.51, 10)
+    assert any("NVLink 3" in line for line in lines)
+
+
+def test_an_nvlink_bridge_is_not_assumed() -> None:
+    cluster, lines = cluster_from("2x 3090")
+    assert link(cluster, "3090:0", "3090:1") == (31.51, 10)
+    assert any("no NVLink 3 bridge" in line for line in lines)
+
+
+def test_whole_machines_talk_over_a_network() -> None:
+    cluster, lines = cluster_from("M3 Ultra 96GB, M4 Max 36GB")
+    assert link(cluster, "M3 Ultra 96GB", "M4 Max 36GB") == (1.25, 20)
+    assert any("Ethernet, assumed" in line for line in lines)
+    assert any(line.startswith("M3 Ultra 96GB: fp32") and "assumed" in line for line in lines)
+
+
+def test_devices_in_host_memory_meet_there() -> None:
+    cluster, _ = cluster_from("Iris Xe, cpu")
+    assert link(cluster, "Iris Xe", "cpu") == (51.2, 10)
+
+
+def test_a_device_that_is_not_in_the_catalogue_gets_an_assumed_port() -> None:
+    links, lines = default_links([Device("a"), Device("b", kind="cpu")])
+    assert [round(one.bytes_per_second / 1e9, 2) for one in links] == [15.75, 15.75]
+    assert "PCIe 3.0 x16, assumed" in lines[0]
+
+
+def test_gpus_keep_a_reserve_and_cpus_do_not() -> None:
+    cluster, lines = cluster_from("3060, cpu")
+    assert cluster.devices[0].reserve_bytes == int(0.08 * 12 * GIB) + GIB // 2
+    assert cluster.devices[1].reserve_bytes == 0
+    assert lines[-1] == "reserve: 8 % + 0.5 GiB of every GPU stays free; usable are 10.5 GiB of 12.0 GiB"
+
+
+def test_the_reserve_can_be_chosen() -> None:
+    cluster, lines = cluster_from("3060", reserve_share=0, reserve_bytes=0)
+    assert cluster.devices[0].usable_bytes == 12 * GIB
+    assert not any(line.startswith("reserve") for line in lines)
+    with pytest.raises(BadCluster, match="a reserve is a share"):
+        cluster_from("3060", reserve_share=1.5)
+
+
+def test_the_word_cpu_is_a_modest_machine_and_says_so() -> None:
+    cluster, lines = cluster_from("cpu")
+    (cpu,) = cluster
+    assert (cpu.kind, cpu.memory_bytes, cpu.bytes_per_second) == ("cpu", 32 * GIB, 51.2e9)
+    assert cpu.flops_per_second["fp32"] == 0.512e12
+    assert any("assumed" in line for line in lines)
+
+
+def test_a_processor_of_the_catalogue_is_given_an_assumed_memory() -> None:
+    cluster, lines = cluster_from("EPYC 9654")
+    assert cluster.devices[0].memory_bytes == 32 * GIB
+    assert any("memory are assumed" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no devices given; write"),
+        ("  ", "no devices given; write"),
+        ("2x", "'2x' says how many but not of what; write"),
+        ("0x 3090", "'0x 3090' asks for no device; leave it out"),
+        ("99999x 3090", "asks for more than the 64 devices"),
+        ("9" * 5000 + "x 3090", "asks for more than the 64 devices"),
+        ("40x 3090, 40x 3060", "asks for 80 devices; a cluster has at most 64"),
+        ("3090,,3060", "'3090,,3060' has an empty place beside a separator; write"),
+        (",", "has an empty place"),
+        ("3090+", "has an empty place"),
+        ("306", "no device '306' in the catalogue; candidates are GeForce RTX 3060"),
+        ("A100", "'A100' may be any of A100 PCIe 40 GB"),
+        ("Apple M3", "'Apple M3' may be any of Apple M3 8 GB"),
+        ("2x A100", "'A100' may be any of"),
+        ("3090;3060", "no device '3090;3060'"),
+        ("-1x 3090", "no device '-1x 3090'"),
+        ("no/such/file.toml", "no/such/file.toml: no such file; check the path"),
+        ("some/devices", "some/devices: cluster files end in .toml or .json"),
+        ("x" * 20_000, "a description of 20000 characters is too long"),
+        ("\0.toml", "cannot be read"),
+    ],
+)
+def test_a_bad_description_is_one_line_that_says_what_to_do(text: str, message: str) -> None:
+    with pytest.raises(BadCluster) as caught:
+        cluster_from(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(
+    st.text(alphabet="0123456789xX+, .*aATi3090cpu\n\t\0", max_size=40).filter(
+        lambda text: "auto" not in text.lower()
+    )
+)
+def test_any_description_is_a_cluster_or_an_error(text: str) -> None:
+    try:
+        cluster, lines = cluster_from(text)
+    except BadCluster as error:
+        lines = (str(error),)
+    else:
+        assert 1 <= len(cluster) <= 64
+        assert len(cluster.links) == len(cluster) * (len(cluster) - 1)
+    assert all("\n" not in line for line in lines)
+
+
+def test_the_same_text_gives_the_same_cluster() -> None:
+    assert cluster_from("3090,3060")[0].fingerprint == cluster_from(" 3090 , 3060 ")[0].fingerprint
+
+
+def test_a_file_is_read_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text('[[device]]\nname = "a"\nmodel = "3090"\n[[device]]\nname = "b"\nmemory = "1GiB"\n')
+    for given_path in (path, str(path)):
+        cluster, lines = cluster_from(given_path)
+        assert cluster.devices[0].reserve_bytes == 0
+        assert lines == ("a = GeForce RTX 3090 24 GB", f"2 devices and 0 links as {path} gives them")
+
+
+# This machine
+
+CARD = FoundGpu(0, "NVIDIA GeForce RTX 4060 Ti", 16380 * 2**20, "3.0 x8")
+
+
+def test_auto_gives_this_processor_with_its_memory() -> None:
+    cluster, lines = cluster_from("auto")
+    host = cluster.devices[-1]
+    assert host.memory_bytes > GIB
+    assert host.flops_per_second
+    assert any("measured" in line for line in lines)
+
+
+def test_nothing_is_imported_to_look_at_the_machine() -> None:
+    this_machine()
+    assert "torch" not in sys.modules
+
+
+def test_a_measured_memory_tells_variants_apart() -> None:
+    cluster, lines = cluster_of(Machine("", 4, 16 * GIB, (CARD,)))
+    assert cluster.names == ("cuda:0", "cpu")
+    card = cluster.devices[0]
+    assert card.model == "GeForce RTX 4060 Ti 16 GB"
+    assert card.memory_bytes == 16380 * 2**20
+    assert dict(card.alias) == {"accelerate": 0, "llama": "CUDA0", "ort": "cuda"}
+    assert link(cluster, "cuda:0", "cpu")[0] == 7.88  # the slot it sits in, not the port it has
+    assert "16.0 GiB (measured)" in lines[0]
+
+
+def test_a_known_processor_counts_the_cores_it_may_use() -> None:
+    cluster, lines = cluster_of(Machine("AMD EPYC 9654", 2, 8 * GIB))
+    (host,) = cluster
+    assert host.model == "EPYC 9654"
+    assert host.flops_per_second["fp32"] == pytest.approx(2 * 32 * 2.4e9, rel=1e-3)
+    assert "2 cores (measured)" in lines[0]
+    assert "from the catalogue, EPYC 9654" in lines[0]
+
+
+def test_an_unknown_processor_is_assumed_by_core() -> None:
+    cluster, lines = cluster_of(Machine("Z80", 3, None))
+    assert cluster.devices[0].flops_per_second["fp32"] == pytest.approx(3 * 64e9)
+    assert lines[0] == "cpu = Z80: 32.0 GiB (assumed), 3 cores (measured), 51.2 GB/s, 192 GFLOP/s (assumed)"
+
+
+def test_a_mac_is_one_device() -> None:
+    cluster, _ = cluster_of(Machine("Apple M2 Max", 12, 64 * GIB))
+    (mac,) = cluster
+    assert (mac.kind, mac.model, mac.bytes_per_second) == ("gpu", "Apple M2 Max 64 GB", 400e9)
+    assert mac.flops_per_second["fp32"] == 13.6e12
+
+
+def test_an_unknown_card_is_an_error_that_names_it() -> None:
+    with pytest.raises(
+        BadCluster, match="auto: card 3 is 'NVIDIA Foo', which is not in the catalogue; name the devices"
+    ):
+        cluster_of(Machine(gpus=(FoundGpu(3, "NVIDIA Foo", GIB),)))
+
+
+def test_a_program_that_fails_leaves_cards_out_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexit 9\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster, lines = cluster_from("auto")
+    assert len(cluster) == 1
+    assert any("NVIDIA cards are left out" in line for line in lines)
+
+
+def test_a_program_that_answers_gives_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\necho '0, NVIDIA GeForce RTX 3090, 24576, 4, 16'\necho '1, Tesla P40, 24576, [N/A], 16'\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    cluster, _ = cluster_from("auto")
+    assert cluster.names == ("cuda:0", "cuda:1", "cpu")
+    assert link(cluster, "cuda:1", "cpu")[0] == 15.75
+
+
+@pytest.mark.parametrize("table", ["0, x", "zero, a, 1, 1, 1", "0, a, many, 4, 16", "0, a, b, c, d, e"])
+def test_other_answers_are_no_cards(table: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_nvidia_smi(table)
+
+
+def test_the_memory_of_a_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"/proc/meminfo": "MemTotal:       16000000 kB\n", "/sys/fs/cgroup/memory.max": "2147483648\n"}
+    monkeypatch.setattr(machine_module, "_read", lambda path: files.get(path, ""))
+    assert this_machine().memory_bytes == 2 * GIB
+
+
+def test_hardware_threads_are_not_counted_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = "processor : 0\nmodel name : Some(R) CPU @ 1.0GHz\nphysical id : 0\ncore id : 0\n"
+    monkeypatch.setattr(
+        machine_module, "_read", lambda path: block + "\n" + block if path == "/proc/cpuinfo" else ""
+    )
+    found = this_machine()
+    assert (found.cores, found.cpu_name) == (1, "Some")
+    assert found.memory_bytes is None or found.memory_bytes > 0
+
+
+@given(st.text(max_size=300))
+def test_any_processor_name_is_taken(name: str) -> None:
+    cluster, lines = cluster_of(Machine(plain_cpu_name(name), 1, GIB * 8))
+    assert len(cluster) == 1
+    assert math.isfinite(cluster.devices[0].bytes_per_second)
+    assert all("\n" not in line for line in lines)
