@@ -1,0 +1,89 @@
+"""stead: device placement for neural networks.
+
+A model and a description of devices go in; a placed, simulated, bounded and explained plan comes out.
+
+>>> import stead
+>>> problem = stead.testing.two_towers()
+>>> stead.simulate(problem, stead.Placement(problem, [0, 1, 0, 1, 0])).objective_seconds
+7.5
+
+Names are imported when they are first used, so that `import stead` and `stead --help` cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stead import testing
+    from stead.api import place, place_problem
+    from stead.cluster import Cluster, Device, Link, cluster_from, link_all, link_both_ways
+    from stead.costs import Costs, CostSource, Given, Roofline, Source
+    from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, SteadError
+    from stead.formats import Model, read, write_graph
+    from stead.graph import Graph, GraphBuilder, Operator, Tensor
+    from stead.loading import load
+    from stead.plan import Baseline, Plan
+    from stead.problem import (
+        Constraints,
+        Fifo,
+        Latency,
+        Placement,
+        Placeto,
+        Priority,
+        Problem,
+        ProgramOrder,
+        Throughput,
+    )
+    from stead.report import OperatorReport, Report, explain, explain_operators, operator_text, page, summary
+    from stead.sim import Bound, Scores, Trace, best_bound, lower_bounds, screen_many, simulate, simulate_many
+    from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
+    from stead.version import __version__
+
+_HOME = {
+    "stead": ("testing",),
+    "stead.api": ("place", "place_problem"),
+    "stead.cluster": ("Cluster", "Device", "Link", "cluster_from", "link_all", "link_both_ways"),
+    "stead.costs": ("CostSource", "Costs", "Given", "Roofline", "Source"),
+    "stead.errors": ("BadCluster", "BadGraph", "BadInput", "Infeasible", "MissingExtra", "SteadError"),
+    "stead.formats": ("Model", "read", "write_graph"),
+    "stead.graph": ("Graph", "GraphBuilder", "Operator", "Tensor"),
+    "stead.loading": ("load",),
+    "stead.plan": ("Baseline", "Plan"),
+    "stead.problem": (
+        "Constraints", "Fifo", "Latency", "Placement", "Placeto", "Priority", "Problem", "ProgramOrder", "Throughput",
+    ),
+    "stead.report": ("OperatorReport", "Report", "explain", "explain_operators", "operator_text", "page", "summary"),
+    "stead.sim": (
+        "Bound", "Scores", "Trace", "best_bound", "lower_bounds", "screen_many", "simulate", "simulate_many",
+    ),
+    "stead.solvers": ("Budget", "Improvement", "Search", "Solution", "Solver", "solver", "solver_names"),
+    "stead.version": ("__version__",),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "BadCluster", "BadGraph", "BadInput", "Baseline", "Bound", "Budget", "Cluster", "Constraints", "CostSource",
+    "Costs", "Device", "Fifo", "Given", "Graph", "GraphBuilder", "Improvement", "Infeasible", "Latency", "Link",
+    "MissingExtra", "Model", "Operator", "OperatorReport", "Placement", "Placeto", "Plan", "Priority", "Problem",
+    "ProgramOrder", "Report", "Roofline", "Scores", "Search", "Solution", "Solver", "Source", "SteadError", "Tensor",
+    "Throughput", "Trace", "__version__", "best_bound", "cluster_from", "explain", "explain_operators",
+    "link_all", "link_both_ways", "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "read",
+    "screen_many", "simulate",
+    "simulate_many", "solver", "solver_names", "summary", "testing", "write_graph",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'stead' has no attribute {name!r}")
+    home = _MODULE_OF[name]
+    value = import_module(f"stead.{name}") if home == "stead" else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

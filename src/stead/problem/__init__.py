@@ -1,0 +1,39 @@
+"""The question (graph, cluster, costs, objective, constraints) and one answer to it."""
+
+from stead.problem.constraints import Constraints, matching
+from stead.problem.objectives import (
+    POLICIES,
+    Execution,
+    Fifo,
+    Latency,
+    Load,
+    Objective,
+    Pieces,
+    Placeto,
+    Policy,
+    Priority,
+    ProgramOrder,
+    Schedule,
+    Throughput,
+)
+from stead.problem.values import Placement, Problem
+
+__all__ = [
+    "POLICIES",
+    "Constraints",
+    "Execution",
+    "Fifo",
+    "Latency",
+    "Load",
+    "Objective",
+    "Pieces",
+    "Placement",
+    "Placeto",
+    "Policy",
+    "Priority",
+    "Problem",
+    "ProgramOrder",
+    "Schedule",
+    "Throughput",
+    "matching",
+]

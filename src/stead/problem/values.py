@@ -1,0 +1,264 @@
+"""Problem and Placement: the question, and one answer to it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stead import _native
+from stead.cluster import Cluster, Routes
+from stead.costs import Costs
+from stead.errors import BadInput, Infeasible
+from stead.graph import Graph
+from stead.problem.constraints import Constraints
+from stead.problem.objectives import Latency, Objective
+
+
+class Problem:
+    """Everything a solver may look at: graph, cluster, costs, objective, constraints.
+
+    >>> from stead.testing import chain3
+    >>> problem = chain3()
+    >>> problem.graph.operator_names, problem.cluster.names
+    (('a', 'b', 'c'), ('d0', 'd1'))
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        cluster: Cluster,
+        costs: Costs,
+        *,
+        objective: Objective | None = None,
+        constraints: Constraints | None = None,
+    ) -> None:
+        if costs.seconds.shape != (len(graph), len(cluster)):
+            raise BadInput(
+                f"costs are for {costs.seconds.shape[0]} operators on {costs.seconds.shape[1]} devices, "
+                f"the problem has {len(graph)} on {len(cluster)}"
+            )
+        self.graph = graph
+        self.cluster = cluster
+        self.costs = costs
+        self.objective: Objective = objective or Latency()
+        self.constraints = constraints or Constraints()
+        self.units = self.constraints.units(graph)  # [operator]; operators of one unit share a device
+        self.units.setflags(write=False)
+        self.allowed = self._allowed()  # [operator, device]
+        self.allowed.setflags(write=False)
+        hosts = [device.is_host for device in cluster]
+        if isinstance(self.objective, Latency) and self.objective.execution == "offload" and not any(hosts):
+            raise BadInput(
+                'offload execution copies through host memory: the cluster needs a device of kind "cpu"'
+            )
+        if (
+            isinstance(self.objective, Latency)
+            and self.objective.execution == "offload"
+            and graph.is_training
+        ):
+            raise BadInput(
+                "offload execution has no backward pass; give an inference graph or another execution"
+            )
+
+    def _allowed(self) -> NDArray[np.bool_]:
+        """Devices that can run each operator, may run it, and can and may run all of its unit."""
+        allowed = np.isfinite(self.costs.seconds) & self.constraints.allowed(self.graph, self.cluster)
+        if self.unit_count < len(self.graph):
+            by_unit = np.ones((self.unit_count, len(self.cluster)), dtype=bool)
+            np.logical_and.at(by_unit, self.units, allowed)
+            allowed = by_unit[self.units]
+        stranded = np.flatnonzero(~allowed.any(axis=1))
+        if stranded.size:
+            raise Infeasible(
+                f"no device is left for operator {self.graph.operator_names[stranded[0]]!r} "
+                "once pins, forbids, colocation and unsupported operators are taken together",
+                proved=True,
+            )
+        return allowed
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({self.graph.name!r}: {len(self.graph)} operators on {', '.join(self.cluster.names)}; "
+            f"{self.objective.describe()})"
+        )
+
+    @property
+    def unit_count(self) -> int:
+        """Number of units, an operator without company being one."""
+        return int(self.units.max()) + 1 if self.units.size else 0
+
+    @cached_property
+    def unit_firsts(self) -> NDArray[np.int64]:  # [unit]
+        """The first operator of every unit."""
+        return np.unique(self.units, return_index=True)[1]
+
+    @cached_property
+    def unit_allowed(self) -> NDArray[np.bool_]:  # [unit, device]
+        """Devices that may run every unit."""
+        allowed: NDArray[np.bool_] = self.allowed[self.unit_firsts]
+        return allowed
+
+    @cached_property
+    def unit_seconds(self) -> NDArray[np.float64]:  # [unit, device]
+        """Seconds of every unit on every device; inf where it is not allowed."""
+        seconds = np.zeros((self.unit_count, len(self.cluster)))
+        np.add.at(seconds, self.units, np.where(self.allowed, self.costs.seconds, np.inf))
+        return seconds
+
+    @cached_property
+    def routes(self) -> Routes:
+        """How tensors travel between devices."""
+        return self.cluster.routes()
+
+    @cached_property
+    def native(self) -> _native.Problem:
+        """The problem as the core holds it, checked and copied once; what is not allowed cannot run."""
+        graph, routes, devices = self.graph, self.routes, self.cluster.devices
+        tensor_seconds = self.costs.tensor_seconds
+        try:
+            return _native.Problem(
+                seconds=np.where(self.allowed, self.costs.seconds, np.inf),
+                workspace_bytes=self.costs.workspace_bytes,
+                tensor_first=graph.tensor_first,
+                tensor_bytes=graph.tensor_bytes,
+                tensor_kept=graph.tensor_kept,
+                consumer_first=graph.reader_first,
+                consumer=graph.readers,
+                weight_bytes=graph.weight_bytes,
+                weight_user_first=graph.weight_user_first,
+                weight_user=graph.weight_users,
+                latency_seconds=routes.latency_seconds,
+                bytes_per_second=routes.bytes_per_second,
+                gap_seconds=routes.gap_seconds,
+                channel=routes.channel,
+                memory_bytes=np.array([device.usable_bytes for device in devices], dtype=np.int64),
+                tensor_seconds=np.zeros(0) if tensor_seconds is None else tensor_seconds,
+                hops=routes.hops,
+                phase=graph.phases,
+                host=np.array([device.is_host for device in devices], dtype=np.uint8),
+                routing=("direct", "host").index(self.cluster.routing),
+                host_latency_seconds=routes.host_latency_seconds,
+                host_bytes_per_second=routes.host_bytes_per_second,
+            )
+        except ValueError as error:  # what the core refuses is the user's input
+            raise BadInput(str(error)) from None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes whenever anything that can change an answer changes."""
+        parts = (
+            self.graph.fingerprint,
+            self.cluster.fingerprint,
+            self.costs.fingerprint,
+            self.objective.describe(),
+            repr(self.constraints),
+        )
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    def with_objective(self, objective: Objective) -> Problem:
+        """The same question about another objective."""
+        return Problem(
+            self.graph, self.cluster, self.costs, objective=objective, constraints=self.constraints
+        )
+
+    def with_constraints(self, constraints: Constraints) -> Problem:
+        """The same question under other constraints."""
+        return Problem(
+            self.graph, self.cluster, self.costs, objective=self.objective, constraints=constraints
+        )
+
+    def with_memory(self, device: str, usable_bytes: int) -> Problem:
+        """The same question with another usable memory on one device."""
+        d = self.cluster.index(device)
+        changed = replace(self.cluster.devices[d], memory_bytes=usable_bytes, reserve_bytes=0)
+        devices = (*self.cluster.devices[:d], changed, *self.cluster.devices[d + 1 :])
+        cluster = replace(self.cluster, devices=devices)
+        return Problem(
+            self.graph, cluster, self.costs, objective=self.objective, constraints=self.constraints
+        )
+
+
+class Placement:
+    """One device per operator; complete, in range, read-only, its own memory.
+
+    >>> from stead.testing import chain3
+    >>> Placement(chain3(), [0, 1, 0]).by_name()
+    {'a': 'd0', 'b': 'd1', 'c': 'd0'}
+    """
+
+    def __init__(self, problem: Problem, devices: ArrayLike) -> None:
+        given = np.asarray(devices)
+        operators, count = problem.costs.seconds.shape
+        if not given.size:
+            given = given.astype(np.uint8)
+        if given.dtype.kind not in "iu" or given.shape != (operators,):
+            raise BadInput(
+                f"a placement needs {operators} device indices, got {given.dtype} of shape {given.shape}"
+            )
+        if given.size and not (given.min() >= 0 and given.max() < count):
+            raise BadInput(f"device indices must lie in 0..{count - 1}, got {given.min()}..{given.max()}")
+        self.problem = problem
+        self.devices: NDArray[np.uint8] = given.astype(np.uint8)  # [operator]
+        self.devices.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"Placement({self.counts()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placement) and np.array_equal(self.devices, other.devices)
+
+    def __hash__(self) -> int:
+        return hash(self.devices.tobytes())
+
+    @staticmethod
+    def from_names(problem: Problem, names: Mapping[str, str]) -> Placement:
+        """The placement that a mapping of operator names to device names means."""
+        devices = np.full(len(problem.graph), -1, dtype=np.int64)
+        for operator, device in names.items():
+            devices[problem.graph.index(operator)] = problem.cluster.index(device)
+        missing = np.flatnonzero(devices < 0)
+        if missing.size:
+            raise BadInput(
+                f"the placement leaves out {missing.size} of {len(devices)} operators, "
+                f"first {problem.graph.operator_names[missing[0]]!r}"
+            )
+        return Placement(problem, devices)
+
+    def by_name(self) -> dict[str, str]:
+        """Operator name to device name."""
+        names = self.problem.cluster.names
+        return {
+            operator: names[d]
+            for operator, d in zip(self.problem.graph.operator_names, self.devices.tolist(), strict=True)
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Operators on each device."""
+        counted = np.bincount(self.devices, minlength=len(self.problem.cluster))
+        return dict(zip(self.problem.cluster.names, counted.tolist(), strict=True))
+
+    def violations(self) -> list[str]:
+        """Sentences about units that are torn apart; empty when every colocation is kept."""
+        problem = self.problem
+        if problem.unit_count == len(problem.graph):
+            return []
+        lowest = np.full(problem.unit_count, 255, dtype=np.uint8)
+        highest = np.zeros(problem.unit_count, dtype=np.uint8)
+        np.minimum.at(lowest, problem.units, self.devices)
+        np.maximum.at(highest, problem.units, self.devices)
+        torn = np.flatnonzero(lowest != highest)
+        if not torn.size:
+            return []
+        members = np.flatnonzero(problem.units == torn[0])
+        first = members[0]
+        other = next(int(v) for v in members if self.devices[v] != self.devices[first])
+        names, where = problem.graph.operator_names, problem.cluster.names
+        return [
+            f"{names[first]!r} on {where[self.devices[first]]} and {names[other]!r} on {where[self.devices[other]]} "
+            f"must share a device ({torn.size} such group{'s' if torn.size > 1 else ''})"
+        ]

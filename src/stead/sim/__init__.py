@@ -1,0 +1,47 @@
+"""The simulator: what a placement does, how long it takes, and whether it fits."""
+
+from stead.sim.bounds import Bound, best_bound, lower_bounds
+from stead.sim.simulator import screen_many, simulate, simulate_many
+from stead.sim.trace import (
+    Block,
+    Curve,
+    Cyclic,
+    Memory,
+    Peak,
+    Scores,
+    Shortfall,
+    Status,
+    Step,
+    Timeline,
+    TornApart,
+    Trace,
+    Transfers,
+    Unreachable,
+    Unsupported,
+    Verdict,
+)
+
+__all__ = [
+    "Block",
+    "Bound",
+    "Curve",
+    "Cyclic",
+    "Memory",
+    "Peak",
+    "Scores",
+    "Shortfall",
+    "Status",
+    "Step",
+    "Timeline",
+    "TornApart",
+    "Trace",
+    "Transfers",
+    "Unreachable",
+    "Unsupported",
+    "Verdict",
+    "best_bound",
+    "lower_bounds",
+    "screen_many",
+    "simulate",
+    "simulate_many",
+]

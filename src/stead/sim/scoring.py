@@ -1,0 +1,165 @@
+"""Many placements -> Scores, for each way of executing them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead import _native
+from stead.errors import BadInput
+from stead.problem import Load, Pieces, Placeto, Policy, Problem
+from stead.sim.borders import bad_input, engine_arguments, placeto_graph, value_of_loads
+from stead.sim.pipeline import Unrolled, unrolled
+from stead.sim.placeto import simulate_placeto_many
+from stead.sim.trace import Cyclic, Memory, Scores, Status
+
+NO_CUTOFF = int(np.iinfo(np.int64).max)
+ORDERS_AT_ONCE = 2**24  # entries; orders of many placements are handed to the core in portions
+
+Columns = tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Placements to score, and how."""
+
+    problem: Problem
+    placements: NDArray[np.uint8]  # [placement, operator]
+    memory: Memory
+    cutoff_seconds: float
+    threads: int
+
+    def dataflow(self, policy: Policy) -> Scores:
+        """Run every row by the event engine."""
+        if isinstance(policy, Placeto):
+            return self._placeto()
+        with bad_input():
+            columns = _native.simulate_many(
+                self.problem.native,
+                self.placements,
+                memory=self.memory,
+                cutoff_ticks=self._cutoff_ticks(1),
+                threads=self.threads,
+                **engine_arguments(self.problem, policy),
+            )
+        return self._scores(policy.name, columns)
+
+    def sequential(self) -> Scores:
+        """One operator or transfer at a time."""
+        with bad_input():
+            columns = _native.sequential_many(
+                self.problem.native, self.placements, memory=self.memory, threads=self.threads
+            )
+        return self._scores("sequential", self._cut(columns))
+
+    def offload(self, pieces: Pieces) -> Scores:
+        """Every piece of an accelerator as one call."""
+        with bad_input():
+            columns = _native.offload_many(
+                self.problem.native,
+                self.placements,
+                published=pieces == "published",
+                memory=self.memory,
+                threads=self.threads,
+            )
+        return self._scores("offload", self._cut(columns))
+
+    def steady(self, load: Load) -> Scores:
+        """The load of the busiest device."""
+        with bad_input():
+            compute, received, sent, status, peak, over = _native.loads_many(
+                self.problem.native, self.placements, memory=self.memory, threads=self.threads
+            )
+        ticks = value_of_loads(compute, received, sent, load)
+        ticks[status > Status.MEMORY] = -1
+        return self._scores("steady", self._cut((ticks, status, peak, over)))
+
+    def pipelined(self) -> Scores:
+        """All micro-batches of a step; rows in portions, since each may have an order of its own."""
+        step = unrolled(self.problem)
+        rows = max(1, ORDERS_AT_ONCE // max(1, len(step.copies.origin)))
+        portions = [self.placements[i : i + rows] for i in range(0, len(self.placements), rows)]
+        done = [self._run_step(step, portion) for portion in portions or [self.placements]]
+        ticks, status, peak, over = (np.concatenate(column) for column in zip(*done, strict=True))
+        columns = (ticks, status, peak, over)
+        return self._scores(step.copies.schedule, columns, samples=step.copies.microbatches)
+
+    def _run_step(self, step: Unrolled, portion: NDArray[np.uint8]) -> Columns:
+        any_order = np.arange(len(step.copies.origin), dtype=np.int32)
+        cyclic = np.zeros(len(portion), dtype=bool)
+        orders = any_order
+        if not step.same_order_for_all:
+            orders = np.empty((len(portion), len(any_order)), dtype=np.int32)
+            for row, devices in enumerate(portion):
+                order = step.order(devices)
+                cyclic[row] = isinstance(order, Cyclic)
+                orders[row] = any_order if isinstance(order, Cyclic) else order
+        with bad_input():
+            ticks, status, peak, over = _native.simulate_many(
+                step.problem.native,
+                step.lift(portion),
+                policy="program_order",
+                order=orders,
+                memory=self.memory,
+                cutoff_ticks=self._cutoff_ticks(step.copies.microbatches),
+                threads=self.threads,
+            )
+        cyclic &= (status != Status.UNSUPPORTED) & (status != Status.UNREACHABLE)
+        ticks[cyclic], status[cyclic], peak[cyclic], over[cyclic] = -1, Status.CYCLIC, -1, 0
+        return ticks, status, peak, over
+
+    def _placeto(self) -> Scores:
+        """The published simulator; it judges no memory and knows no cutoff."""
+        devices = len(self.problem.cluster)
+        found = simulate_placeto_many(
+            placeto_graph(self.problem),
+            self.placements,
+            devices,
+            memory="off" if self.memory == "off" else "peak",
+            threads=self.threads,
+        )
+        ticks = np.rint(found.makespan_us * 1e6).astype(np.int64)
+        status = np.zeros(len(ticks), dtype=np.uint8)
+        banned = ~self.problem.allowed[np.arange(self.placements.shape[1]), self.placements].all(axis=1)
+        ticks[banned], status[banned] = -1, Status.UNSUPPORTED
+        peak = found.peak_bytes.astype(np.int64)
+        return self._scores("placeto", self._cut((ticks, status, peak, np.zeros_like(peak))))
+
+    def _cutoff_ticks(self, samples: int) -> int:
+        """The cutoff in ticks; rounded, so that a value that was read off a trace is not below itself."""
+        if math.isnan(self.cutoff_seconds) or self.cutoff_seconds < 0:
+            raise BadInput(f"cutoff_seconds must be at least 0, got {self.cutoff_seconds}")
+        ticks = self.cutoff_seconds * samples * 1e12
+        return NO_CUTOFF if ticks >= NO_CUTOFF else round(ticks)
+
+    def _cut(self, columns: Columns) -> Columns:
+        """The same answer from engines that know no cutoff."""
+        ticks, status, peak, over = columns
+        worse = ticks > self._cutoff_ticks(1)
+        ticks[worse], status[worse], peak[worse], over[worse] = -1, Status.CUT, -1, 0
+        return ticks, status, peak, over
+
+    def _scores(self, policy: str, columns: Columns, samples: int = 1) -> Scores:
+        ticks, status, peak, over = columns
+        self._mark_torn(status)
+        return Scores(
+            policy=policy,
+            ticks=ticks,
+            seconds=np.where(ticks >= 0, ticks / 1e12 / samples, np.inf),
+            status=status,
+            peak_bytes=peak,
+            over_bytes=over,
+        )
+
+    def _mark_torn(self, status: NDArray[np.uint8]) -> None:
+        """Mark rows that put operators of one unit on different devices, unless they have no value anyway."""
+        units = self.problem.units
+        if self.problem.unit_count == len(units):
+            return
+        leader = np.unique(units, return_index=True)[1][units]  # the first operator of every operator's unit
+        follower = np.flatnonzero(leader != np.arange(len(units)))
+        torn = (self.placements[:, follower] != self.placements[:, leader[follower]]).any(axis=1)
+        status[torn & (status <= Status.MEMORY)] = Status.TORN

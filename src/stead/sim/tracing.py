@@ -1,0 +1,291 @@
+"""One placement -> Trace, for each way of executing it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead import _native
+from stead.problem import Load, Pieces, Placement, Placeto, Policy, Problem
+from stead.sim.borders import bad_input, engine_arguments, placeto_graph, value_of_loads
+from stead.sim.pipeline import unrolled
+from stead.sim.placeto import simulate_placeto
+from stead.sim.reference import Run
+from stead.sim.reference_loads import sequential
+from stead.sim.reference_offload import Call, offload
+from stead.sim.reference_tables import Tables
+from stead.sim.timeline import NO_CAUSE, Timeline, Transfers, duration_ticks
+from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Verdict
+
+Ticks = NDArray[np.int64]
+
+
+def trace_dataflow(placement: Placement, policy: Policy, *, memory: bool) -> Trace:
+    """Run by the event engine: operators as soon as inputs and device are there, transfers meanwhile."""
+    problem = placement.problem
+    obstacle = find_obstacle(placement)
+    if obstacle is not None:
+        return _not_run(placement, policy.name, obstacle)
+    if isinstance(policy, Placeto):
+        return _trace_placeto(placement)
+    with bad_input():
+        schedule = _native.simulate(
+            problem.native,
+            placement.devices,
+            memory="peak" if memory else "off",
+            **engine_arguments(problem, policy),
+        )
+    timeline = _native_timeline(problem, placement.devices, schedule)
+    ticks = int(schedule.makespan)
+    return _judged(placement, policy.name, ticks, _spent(timeline), _peaks(schedule, memory), timeline)
+
+
+def trace_pipelined(placement: Placement, *, memory: bool) -> Trace:
+    """All micro-batches of a step, in the order of the schedule."""
+    problem = placement.problem
+    step = unrolled(problem)
+    policy = step.copies.schedule
+    obstacle = find_obstacle(placement)
+    if obstacle is not None:
+        return _not_run(placement, policy, obstacle)
+    order = step.order(placement.devices)
+    if isinstance(order, Cyclic):
+        return _not_run(placement, policy, order)
+    devices = step.lift(placement.devices)
+    schedule = _native.simulate(
+        step.problem.native, devices, policy="program_order", order=order, memory="peak" if memory else "off"
+    )
+    timeline = _native_timeline(step.problem, devices, schedule)
+    trace = _judged(
+        placement, policy, int(schedule.makespan), _spent(timeline), _peaks(schedule, memory), timeline
+    )
+    return replace(trace, objective_seconds=trace.objective_seconds / step.copies.microbatches)
+
+
+def trace_sequential(placement: Placement, *, memory: bool) -> Trace:
+    """One operator or transfer at a time; the core scores it, the specification draws it."""
+    problem = placement.problem
+    obstacle = find_obstacle(placement)
+    if obstacle is not None:
+        return _not_run(placement, "sequential", obstacle)
+    ticks, _, peak, _ = _native.sequential_many(
+        problem.native, placement.devices[None, :], memory="peak" if memory else "off", threads=1
+    )
+    timeline = _drawn_run(problem, placement.devices, sequential(Tables(problem), placement.devices.tolist()))
+    return _judged(placement, "sequential", int(ticks[0]), _spent(timeline), peak[0], timeline)
+
+
+def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trace:
+    """Every piece of an accelerator as one call; the core scores it, the specification draws it."""
+    problem = placement.problem
+    obstacle = find_obstacle(placement, through_host=True)
+    if obstacle is not None:
+        return _not_run(placement, "offload", obstacle)
+    tables, published = Tables(problem), pieces == "published"
+    calls = offload(tables, placement.devices.tolist(), published=published)
+    if calls is None:
+        return _not_run(
+            placement, "offload", Cyclic("the accelerators' calls wait for each other in a circle")
+        )
+    ticks, _, peak, _ = _native.offload_many(
+        problem.native,
+        placement.devices[None, :],
+        published=published,
+        memory="peak" if memory else "off",
+        threads=1,
+    )
+    timeline = _drawn_calls(problem, placement.devices, calls)
+    return _judged(placement, "offload", int(ticks[0]), _spent_in_calls(tables, calls), peak[0], timeline)
+
+
+def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
+    """The load of every device for one sample of a pipeline that is kept full; there is no time line."""
+    problem = placement.problem
+    obstacle = find_obstacle(placement)
+    if obstacle is not None:
+        return _not_run(placement, "steady", obstacle)
+    compute, received, sent, _, peak, _ = _native.loads_many(
+        problem.native, placement.devices[None, :], memory="peak" if memory else "off", threads=1
+    )
+    ticks = int(value_of_loads(compute, received, sent, load)[0])
+    spent = np.stack([part[0].sum(axis=1) for part in (compute, received, sent)])
+    busy = {
+        "sum": spent.sum(axis=0),
+        "fwbw": spent.sum(axis=0),
+        "overlap": np.maximum(spent[0], spent[1] + spent[2]),
+        "duplex": spent.max(axis=0),
+    }[load]
+    return _judged(placement, "steady", ticks, np.concatenate([spent, busy[None, :]]), peak[0], None)
+
+
+def _trace_placeto(placement: Placement) -> Trace:
+    """What the published simulator says; it judges no memory, and its times are doubles: no time line."""
+    problem = placement.problem
+    result = simulate_placeto(placeto_graph(problem), placement.devices, len(problem.cluster))
+    spent = np.zeros((4, len(problem.cluster)), dtype=np.int64)
+    np.add.at(spent[0], placement.devices, duration_ticks(problem, placement.devices))
+    spent[3] = spent[0]
+    trace = _judged(placement, "placeto", round(result.makespan_us * 1e6), spent, result.peak_bytes, None)
+    return replace(trace, objective_seconds=result.makespan_us * 1e-6)
+
+
+def find_obstacle(placement: Placement, *, through_host: bool = False) -> Verdict | None:
+    """Why a placement cannot run at all: an operator that cannot run there, a tensor without a way."""
+    problem, on, names = placement.problem, placement.devices, placement.problem.cluster.names
+    graph = problem.graph
+    unsupported = np.flatnonzero(~problem.allowed[np.arange(len(on)), on])
+    if unsupported.size:
+        v, device = int(unsupported[0]), names[on[unsupported[0]]]
+        can = np.isfinite(problem.costs.seconds[v, on[v]])
+        reason = "the constraints exclude it" if can else problem.costs.reason(graph.kinds[v], device)
+        return Unsupported(graph.operator_names[v], device, reason, others=len(unsupported) - 1)
+    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    source, target = on[graph.tensor_producer[tensor]], on[graph.readers]
+    routes = problem.routes
+    if through_host:
+        latency = routes.host_latency_seconds[0][source] + routes.host_latency_seconds[1][target]
+    else:
+        latency = routes.latency_seconds[source, target]
+    lost = np.flatnonzero((source != target) & np.isinf(latency))
+    if lost.size:
+        at = lost[0]
+        return Unreachable(names[source[at]], names[target[at]], graph.tensor_names[tensor[at]])
+    return None
+
+
+def _not_run(placement: Placement, policy: str, obstacle: Verdict) -> Trace:
+    """The trace of a placement that cannot run."""
+    count = len(placement.problem.cluster)
+    nothing = np.zeros(count)
+    return Trace(
+        placement=placement,
+        policy=policy,
+        objective_ticks=-1,
+        objective_seconds=np.inf,
+        problems=(obstacle, *_torn(placement)),
+        compute_seconds=nothing,
+        received_seconds=nothing,
+        sent_seconds=nothing,
+        busy_seconds=nothing,
+        peak_bytes=np.full(count, -1, dtype=np.int64),
+        limit_bytes=_limits(placement.problem),
+    )
+
+
+def _judged(
+    placement: Placement, policy: str, ticks: int, spent: Ticks, peak_bytes: Any, timeline: Timeline | None
+) -> Trace:
+    """A trace with its verdicts; `spent` is [compute | received | sent | busy, device]."""
+    trace = Trace(
+        placement=placement,
+        policy=policy,
+        objective_ticks=ticks,
+        objective_seconds=ticks / 1e12,
+        problems=_torn(placement),
+        compute_seconds=spent[0] / 1e12,
+        received_seconds=spent[1] / 1e12,
+        sent_seconds=spent[2] / 1e12,
+        busy_seconds=spent[3] / 1e12,
+        peak_bytes=np.asarray(peak_bytes, dtype=np.int64),
+        limit_bytes=_limits(placement.problem),
+        timeline=timeline,
+    )
+    if not trace.memory_known:
+        return trace
+    names = placement.problem.cluster.names
+    over = np.flatnonzero(trace.headroom_bytes < 0).tolist()
+    shortfalls = tuple(Shortfall(trace.blocks_at_peak(names[d])) for d in over)
+    return replace(trace, problems=(*trace.problems, *shortfalls))
+
+
+def _torn(placement: Placement) -> tuple[Verdict, ...]:
+    return tuple(TornApart(sentence) for sentence in placement.violations())
+
+
+def _limits(problem: Problem) -> NDArray[np.int64]:
+    return np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+
+
+def _peaks(schedule: Any, memory: bool) -> NDArray[np.int64]:
+    return np.asarray(schedule.peak_bytes) if memory else np.full_like(schedule.peak_bytes, -1)
+
+
+def _spent(run: Timeline) -> Ticks:
+    """[compute | received | sent | busy, device] of a run: a device is busy while it computes."""
+    spent = np.zeros((4, len(run.problem.cluster)), dtype=np.int64)
+    way = run.transfers.arrive_ticks - run.transfers.begin_ticks
+    np.add.at(spent[0], run.devices, run.finish_ticks - run.start_ticks)
+    np.add.at(spent[1], run.transfers.target, way)
+    np.add.at(spent[2], run.transfers.source, way)
+    spent[3] = spent[0]
+    return spent
+
+
+def _spent_in_calls(tables: Tables, calls: list[Call]) -> Ticks:
+    """The same for offloaded calls, which are busy while they copy, too."""
+    spent = np.zeros((4, tables.devices), dtype=np.int64)
+    for call in {id(call): call for call in calls}.values():
+        copy_in, compute, copy_out = call.ticks(tables)
+        spent[:, call.device] += (compute, copy_in, copy_out, copy_in + compute + copy_out)
+    return spent
+
+
+def _native_timeline(problem: Problem, devices: NDArray[np.uint8], schedule: Any) -> Timeline:
+    return Timeline(
+        problem=problem,
+        devices=devices,
+        execution="dataflow",
+        start_ticks=schedule.start,
+        finish_ticks=schedule.finish,
+        order=schedule.order,
+        cause=schedule.operator_cause,
+        transfers=Transfers(
+            schedule.transfer_tensor,
+            schedule.transfer_source,
+            schedule.transfer_target,
+            schedule.transfer_channel,
+            schedule.transfer_begin,
+            schedule.transfer_arrive,
+            schedule.transfer_cause,
+        ),
+    )
+
+
+def _drawn_run(problem: Problem, devices: NDArray[np.uint8], run: Run) -> Timeline:
+    """A sequential run: nothing waits for a particular thing, everything for everything before it."""
+    columns = np.array(run.transfers, dtype=np.int64).reshape(-1, 6).T
+    return Timeline(
+        problem=problem,
+        devices=devices,
+        execution="sequential",
+        start_ticks=np.array(run.start, dtype=np.int64),
+        finish_ticks=np.array(run.finish, dtype=np.int64),
+        order=np.arange(len(devices), dtype=np.int32),
+        cause=np.full(len(devices), NO_CAUSE, dtype=np.int32),
+        transfers=_transfers(columns),
+    )
+
+
+def _drawn_calls(problem: Problem, devices: NDArray[np.uint8], calls: list[Call]) -> Timeline:
+    """Offloaded calls: all operators of a call have its times; copies are part of calls, not transfers."""
+    start = np.array([call.start for call in calls], dtype=np.int64)
+    return Timeline(
+        problem=problem,
+        devices=devices,
+        execution="offload",
+        start_ticks=start,
+        finish_ticks=np.array([call.finish for call in calls], dtype=np.int64),
+        order=np.argsort(start, kind="stable").astype(np.int32),
+        cause=np.array([call.cause for call in calls], dtype=np.int32),
+        transfers=_transfers(np.zeros((6, 0), dtype=np.int64)),
+    )
+
+
+def _transfers(columns: NDArray[np.int64]) -> Transfers:
+    """Transfers from rows tensor, source, target, channel, begin, arrive."""
+    tensor, source, target, channel = columns[:4].astype(np.int32)
+    cause = np.full(columns.shape[1], -1, dtype=np.int32)
+    return Transfers(tensor, source, target, channel, columns[4], columns[5], cause)

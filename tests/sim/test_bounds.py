@@ -1,0 +1,125 @@
+"""Lower bounds: worked by hand on tiny problems, and never above any placement of random ones."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import problems
+
+from stead.cluster import Cluster, Device
+from stead.costs import Costs
+from stead.errors import Infeasible
+from stead.graph import GraphBuilder
+from stead.problem import Latency, Objective, Priority, Problem, ProgramOrder, Throughput
+from stead.sim import lower_bounds, simulate_many
+from stead.testing import chain3, diamond, two_towers
+
+OBJECTIVES: tuple[Objective, ...] = (
+    Latency(),
+    Latency(policy=Priority()),
+    Latency(policy=ProgramOrder()),
+    Latency(execution="sequential"),
+    Throughput(),
+    Throughput("overlap"),
+    Throughput("duplex"),
+    Throughput("fwbw"),
+    Throughput(microbatches=3),
+)
+
+
+def values(problem: Problem) -> dict[str, float]:
+    return {bound.name: bound.seconds for bound in lower_bounds(problem)}
+
+
+def test_the_path_of_a_chain_is_its_length() -> None:
+    assert values(chain3())["critical path"] == 4.0
+
+
+def test_the_area_of_two_towers_is_half_their_work() -> None:
+    assert values(two_towers())["area"] == pytest.approx(4.5)
+
+
+def test_a_path_pays_for_leaving_the_only_device_that_runs_it() -> None:
+    problem = chain3()
+    seconds = problem.costs.seconds.copy()
+    seconds[0, 1] = seconds[1, 0] = np.inf  # a only on d0, b only on d1: 1 + 2.5 + 2 + 1
+    pinned = Problem(problem.graph, problem.cluster, Costs(problem.graph, problem.cluster, seconds))
+    assert values(pinned)["critical path"] == 6.5
+
+
+def test_one_at_a_time_takes_all_work() -> None:
+    assert values(diamond(Latency(execution="sequential")))["total work"] == pytest.approx(7.0)
+
+
+def test_operators_that_share_a_device_share_its_time() -> None:
+    build = GraphBuilder()
+    for name in "ab":
+        build.operator(name, colocate="together")
+    graph = build.build()
+    cluster = Cluster((Device("x"), Device("y")))
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((2, 2))), objective=Throughput())
+    assert values(problem)["largest unit"] == 2.0
+
+
+def heavy_chain(fast_bytes: int) -> Problem:
+    """Four operators of 10 bytes of weights; 1 s each on the fast device, 3 s on the slow one."""
+    build = GraphBuilder()
+    tensor = None
+    for name in "abcd":
+        operator = build.operator(name, reads=[] if tensor is None else [tensor])
+        tensor = build.tensor(operator, size_bytes=0)
+        build.weight(name, size_bytes=10, users=[operator])
+    graph = build.build()
+    cluster = Cluster((Device("fast", memory_bytes=fast_bytes), Device("slow", memory_bytes=100)))
+    return Problem(graph, cluster, Costs(graph, cluster, np.array([[1.0, 3.0]] * 4)))
+
+
+def test_a_path_whose_weights_do_not_fit_the_quick_device_is_stretched() -> None:
+    # 25 of 40 bytes fit: 2.5 operators take 1 s and 1.5 take 3 s when they may be cut.
+    assert values(heavy_chain(25))["path in memory"] == pytest.approx(7.0)
+
+
+def test_too_little_memory_in_all_is_proved_infeasible() -> None:
+    with pytest.raises(Infeasible, match="weights need") as caught:
+        lower_bounds(heavy_chain(25).with_memory("slow", 10))
+    assert caught.value.proved
+    assert caught.value.short_bytes == {"fast": 5}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda one: one.describe())
+@given(data=st.data())
+def test_no_placement_beats_a_bound(objective: Objective, data: st.DataObject) -> None:
+    training = isinstance(objective, Throughput)
+    problem = data.draw(problems(objective=objective, most_operators=5, training=training))
+    _check(problem)
+
+
+@given(data=st.data())
+def test_no_offloaded_placement_beats_a_bound(data: st.DataObject) -> None:
+    drawn = data.draw(problems(most_operators=5, host=True))
+    if not any(device.is_host for device in drawn.cluster):
+        return
+    _check(drawn.with_objective(Latency(execution="offload")))
+
+
+def _check(problem: Problem) -> None:
+    """Compare every bound with every feasible placement."""
+    try:
+        bounds = lower_bounds(problem)
+    except Infeasible:
+        bounds = None
+    devices, operators = len(problem.cluster), len(problem.graph)
+    if devices**operators > 1100:
+        return
+    rows = np.array(list(itertools.product(range(devices), repeat=operators)), dtype=np.uint8)
+    scores = simulate_many(problem, rows.reshape(devices**operators, operators), memory="peak")
+    best = scores.seconds[scores.feasible].min(initial=np.inf)
+    if bounds is None:
+        assert not scores.feasible.any()
+        return
+    for bound in bounds:
+        assert bound.seconds <= best, bound
