@@ -1,0 +1,129 @@
+"""What a file of a model holds, and who can read it.
+
+A reader is any object of the right shape. Built-in readers are known by the names of their modules, so that
+importing this one stays cheap; other packages add theirs under the entry point group `stead.readers`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from typing import Protocol
+
+from stead.cluster import Cluster
+from stead.costs import Given
+from stead.errors import BadInput
+from stead.formats.strict_json import read_bytes, read_json, shown_path, suggestion
+from stead.graph import Graph
+
+__all__ = ["READERS", "Model", "Reader", "formats", "read", "read_json", "reader_of"]
+
+ENTRY_POINTS = "stead.readers"
+READERS: dict[str, str] = {
+    "stead-json": "stead.formats.json_graph:JsonGraph",
+    "msr-fiddle": "stead.formats.msr_fiddle:MsrFiddle",
+}
+HEAD_BYTES = 2**16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A graph and whatever else its file says."""
+
+    graph: Graph
+    given: Given | None = None  # seconds in the file; None: there are none
+    cluster: Cluster | None = None  # devices in the file; None: it names none
+    notes: tuple[str, ...] = ()  # sentences about the file that its user should see
+
+
+class Reader(Protocol):
+    """Turns a file into a Model. Options are fields with defaults: a reader can be made without arguments."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How names of its files end, in lower case: ".json"."""
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that starts like this is one of its own."""
+
+    def read(self, path: str | os.PathLike[str]) -> Model:
+        """Read a file; BadInput with path, place and remedy if that is impossible."""
+
+
+def read(path: str | os.PathLike[str], *, format: str = "") -> Model:
+    """The model in a file, read by the reader of the named format or by the one that recognises the file.
+
+    >>> read("no-such-model.json")
+    Traceback (most recent call last):
+    stead.errors.BadInput: no-such-model.json: no such file; check the path
+    """
+    chosen = reader_of(format) if format else _recognise(path)
+    return chosen.read(path)
+
+
+def formats() -> dict[str, Reader]:
+    """Every reader by name, those of other packages included."""
+    return {reader.name: reader for reader in (*_built_in(), *_plugged_in())}
+
+
+def reader_of(name: str) -> Reader:
+    """The reader of a format, with default options."""
+    if name in READERS:
+        return _load(READERS[name])
+    known = formats()
+    if name not in known:
+        raise BadInput(f"no format '{name}'{suggestion(name, known)}; known: {_listed(known.values())}")
+    return known[name]
+
+
+def _recognise(path: str | os.PathLike[str]) -> Reader:
+    """The reader for a file: by suffix and contents, by contents, or by a suffix that only one reader has."""
+    head = read_bytes(path, most=HEAD_BYTES)
+    if not head.strip():
+        raise BadInput(f"{shown_path(path)}: the file is empty; write the graph again")
+    for offered in (_built_in, _plugged_in):
+        if found := _best(path, head, list(offered())):
+            return found
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        whole = read_bytes(path)  # the keys that tell may come last in a long JSON file
+        if found := _best(path, whole, list(_built_in())):
+            return found
+    known = _listed(formats().values())
+    raise BadInput(
+        f"{shown_path(path)}: none of the known formats: {known}; name the format to see what is wrong"
+    )
+
+
+def _best(path: str | os.PathLike[str], head: bytes, readers: Sequence[Reader]) -> Reader | None:
+    file_name = os.fspath(path).lower()
+    by_suffix = [reader for reader in readers if file_name.endswith(tuple(reader.suffixes))]
+    for reader in (*by_suffix, *readers):
+        if reader.sniff(head):
+            return reader
+    return by_suffix[0] if len(by_suffix) == 1 else None
+
+
+def _built_in() -> Iterator[Reader]:
+    return (_load(target) for target in READERS.values())
+
+
+def _plugged_in() -> Iterator[Reader]:
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        made: Reader = point.load()()
+        yield made
+
+
+def _load(target: str) -> Reader:
+    module, _, attribute = target.partition(":")
+    made: Reader = getattr(import_module(module), attribute)()
+    return made
+
+
+def _listed(readers: Iterable[Reader]) -> str:
+    return ", ".join(f"{reader.name} ({' '.join(reader.suffixes)})" for reader in readers)

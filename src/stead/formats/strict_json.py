@@ -1,0 +1,394 @@
+"""JSON files read strictly: one sentence with the place for whatever is wrong, never a traceback.
+
+Stricter than the standard library: a key given twice, NaN, Infinity, numbers of absurd length and half
+characters are refused. Files may be compressed with gzip; the limit on their size counts what they unpack to.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import itertools
+import json
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from stead.errors import BadInput, did_you_mean
+from stead.graph import MAX_BYTES
+
+MAX_FILE_BYTES = 2**30
+MAX_GZIP_RATIO = 300  # JSON of graphs reaches 10 to 30
+OUT_OF_MEMORY = "needs more memory than there is; coarsen the graph first"
+MAX_DIGITS = 400  # no finite double needs more before the point; converting longer ones takes quadratic time
+
+MAX_DOUBLE = sys.float_info.max
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK_BYTES = 2**20
+_FREE_BYTES = 2**26  # unpacked without a look at the ratio
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],]|-?Infinity|NaN|-?\d+', re.DOTALL)
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class Wrong(Exception):
+    """What is wrong with a value; whoever knows the place adds it and raises BadInput."""
+
+
+class _Flaw(Exception):
+    """The text holds something that JSON does not have, or that stead refuses."""
+
+
+# Files
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """A path as the user gave it, on one line whatever it contains."""
+    return one_line(os.fspath(path))
+
+
+def stem(path: str | os.PathLike[str]) -> str:
+    """What a graph is called whose file does not say so.
+
+    >>> stem("models/resnet.v2.json.gz")
+    'resnet.v2'
+    """
+    return Path(path).name.removesuffix(".gz").removesuffix(".json")
+
+
+def read_bytes(path: str | os.PathLike[str], *, most: int | None = None) -> bytes:
+    """Contents of a regular file, decompressed if it is gzip; with `most` only that many first bytes."""
+    limit = MAX_FILE_BYTES + 1 if most is None else most
+    with _told(path):
+        _check_regular(path)
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            file.seek(0)
+            if packed:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    data = _unpack(unpacked, file, limit)
+                    size = len(data)
+            else:
+                data = file.read(min(limit, size))
+    if size > MAX_FILE_BYTES:
+        raise BadInput(f"{shown_path(path)}: larger than {_gib(MAX_FILE_BYTES)}; coarsen the graph first")
+    return data
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file, compressed if its name ends in .gz; equal data give equal files."""
+    with _told(path):
+        Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """JSON of an object, with a line for every key and for every item of a list."""
+    parts = [f"{_json_line(key)}: {_json_block(value)}" for key, value in document.items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _json_block(value: object) -> str:
+    if not isinstance(value, list) or not value:
+        return _json_line(value)
+    return "[\n" + ",\n".join(_json_line(item) for item in value) + "\n]"
+
+
+def _json_line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the operating system and gzip complain about, as one sentence."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except FileNotFoundError:
+        problem = f"no such file{_similar_file(path)}"
+    except IsADirectoryError:
+        problem = "is a directory; name a file in it"
+    except PermissionError:
+        problem = "permission denied; check the rights of the file"
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        problem = "damaged gzip data; compress the file again"
+    except OSError as error:
+        problem = f"{error.strerror or 'cannot be accessed'}; check the path"
+    except ValueError as error:  # a null byte in the path
+        problem = f"not a path: {error}"
+    except MemoryError:
+        problem = OUT_OF_MEMORY
+    else:
+        return
+    raise BadInput(f"{shown_path(path)}: {problem}")
+
+
+def _check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse what would block or never end: pipes, sockets, devices."""
+    mode = Path(path).stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError
+    if not stat.S_ISREG(mode):
+        raise BadInput(f"{shown_path(path)}: not a regular file; save its contents to a file first")
+
+
+def _unpack(unpacked: gzip.GzipFile, packed: BinaryIO, limit: int) -> bytes:
+    """Up to `limit` bytes, and far fewer of a small file that is made to unpack to terabytes."""
+    data = bytearray()
+    while len(data) < limit and (chunk := unpacked.read(min(_CHUNK_BYTES, limit - len(data)))):
+        data += chunk
+        if len(data) > _FREE_BYTES and len(data) > MAX_GZIP_RATIO * packed.tell():
+            ratio = f"over {MAX_GZIP_RATIO} times its size"
+            raise BadInput(f"{one_line(packed.name)}: unpacks to {ratio}: no graph")
+    return bytes(data)
+
+
+def _similar_file(path: str | os.PathLike[str]) -> str:
+    try:
+        neighbours = [entry.name for entry in itertools.islice(Path(path).parent.iterdir(), 1000)]
+    except (OSError, ValueError):
+        return "; check the path"
+    return suggestion(Path(path).name, neighbours) or "; check the path"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.3g} GiB"
+
+
+# Text
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The JSON document in a file, or BadInput with the line."""
+    where = shown_path(path)
+    data = read_bytes(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        raise BadInput(f"{where}: not text ({place} is not UTF-8); is it another kind of file?") from None
+    del data
+    if not text.strip():
+        raise BadInput(f"{where}: the file is empty; write the graph again")
+    return _parsed(where, text)
+
+
+def _parsed(where: str, text: str) -> Any:
+    try:
+        document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer)
+    except _Flaw:
+        raise BadInput(f"{where}: {_first_flaw(text)}") from None
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{where}: line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise BadInput(f"{where}: nested too deeply; lists and objects need only a few levels") from None
+    except MemoryError:
+        raise BadInput(f"{where}: {OUT_OF_MEMORY}") from None
+    if _SURROGATE_ESCAPE.search(text):
+        _check_characters(where, document)
+    return document
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _Flaw
+    return made
+
+
+def _constant(literal: str) -> Any:
+    raise _Flaw
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _Flaw
+    return int(digits)
+
+
+def _first_flaw(text: str) -> str:
+    """The place and kind of the first thing that made `_Flaw` rise; before it the text is sound JSON."""
+    keys: list[set[str] | None] = []  # keys so far of every open object, None for a list
+    key_follows = False
+    for token in _TOKEN.finditer(text):
+        word = token.group()
+        if word in ("{", "["):
+            keys.append(set() if word == "{" else None)
+            key_follows = word == "{"
+        elif word in ("}", "]"):
+            keys.pop()
+            key_follows = False
+        elif word == ",":
+            key_follows = keys[-1] is not None
+        elif word[0] == '"':
+            own = keys[-1] if keys else None
+            if key_follows and own is not None:
+                key = json.loads(word)
+                if key in own:
+                    return f"{_line(text, token.start())}: the key {quoted(key)} is given twice; keep one"
+                own.add(key)
+            key_follows = False
+        elif word[-1] in "Ny":
+            return f"{_line(text, token.start())}: {word} is not a number; leave the key out or give a number"
+        elif len(word) > MAX_DIGITS:
+            return f"{_line(text, token.start())}: a number of {len(word)} digits; give a sensible one"
+    return "not JSON"  # unreachable as long as the tokens cover what raises
+
+
+def _line(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _check_characters(where: str, document: Any) -> None:
+    """Refuse lone surrogates: they cannot be printed or written again."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        near = error.object[max(0, error.start - 20) : error.start + 1]
+        raise BadInput(f"{where}: half a character (a lone surrogate) at the end of {quoted(near)}") from None
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: a graph being read holds no garbage, and looking costs a third."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+# Words for messages
+
+
+def one_line(text: str, most: int = 1000) -> str:
+    """The text without line breaks and other unprintable characters, cut if it is very long."""
+    kept = text if len(text) <= most else f"{text[:most]}..."
+    return kept if kept.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in kept)
+
+
+def quoted(name: str) -> str:
+    """A name in double quotes, cut if it is long.
+
+    >>> quoted("conv3")
+    '"conv3"'
+    """
+    return f'"{one_line(name, 60)}"'
+
+
+def shown(value: object) -> str:
+    """A short word for any value that JSON can hold."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    return one_line(json.dumps(value), 40)
+
+
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """`did_you_mean` among names of about the same length: quick enough for a million of them."""
+    if len(given) > 200:
+        return ""
+    near = (name for name in known if abs(len(name) - len(given)) <= 4)
+    return did_you_mean(given, itertools.islice(near, 10_000))
+
+
+# Values
+
+
+def text_of(value: object) -> str:
+    """A string, possibly empty."""
+    if not isinstance(value, str):
+        raise Wrong(f"must be text, got {shown(value)}")
+    return value
+
+
+def name_of(value: object) -> str:
+    """A string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise Wrong(f"must be a name, got {shown(value)}")
+    return value
+
+
+def amount_of(value: object) -> float:
+    """A finite number of at least 0, whole or not."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(f"must be a number, got {shown(value)}")
+    if not 0 <= value <= MAX_DOUBLE:
+        raise Wrong(f"must be a finite number of at least 0, got {shown(value)}")
+    return value
+
+
+def bytes_of(value: object) -> int:
+    """A whole number from 0 to 2^62; 4e9 counts as one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_BYTES:
+        raise Wrong(f"must be a whole number from 0 to 2^62, got {shown(value)}")
+    return value
+
+
+def flag_of(value: object) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise Wrong(f"must be true or false, got {shown(value)}")
+    return value
+
+
+def list_of(value: object) -> list[Any]:
+    """A list."""
+    if not isinstance(value, list):
+        raise Wrong(f"must be a list, got {shown(value)}")
+    return value
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """An object."""
+    if not isinstance(value, dict):
+        raise Wrong(f"must be an object, got {shown(value)}")
+    return value
+
+
+def checked(
+    entry: object,
+    checks: Mapping[str, Callable[[Any], Any]],
+    required: Iterable[str] = (),
+    *,
+    unknown: set[str] | None = None,
+) -> dict[str, Any]:
+    """An object with its values checked and converted, never changed itself; what is wrong is told with its key.
+
+    A key without a check is an error, or is collected in `unknown` if that is given.
+    """
+    given = fields = object_of(entry)
+    for key, value in given.items():
+        check = checks.get(key)
+        if check is None:
+            if unknown is not None:
+                unknown.add(key)
+                continue
+            raise Wrong(f"unknown key {quoted(key)}{suggestion(key, checks)}; known are {', '.join(checks)}")
+        try:
+            converted = check(value)
+        except Wrong as wrong:
+            raise Wrong(f"{key}: {wrong}") from None
+        if converted is not value:
+            if fields is given:
+                fields = dict(given)  # copied only where it has to differ: most objects of a long file do not
+            fields[key] = converted
+    for key in required:
+        if key not in fields:
+            raise Wrong(f"the key {quoted(key)} is missing")
+    return fields

@@ -1,0 +1,1 @@
+"""Graphs that come with stead."""
