@@ -1,0 +1,349 @@
+"""Solver, Budget, Solution, and what every anytime solver needs: a Search that keeps the best placement so far."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stead.errors import BadInput, Infeasible, did_you_mean
+from stead.problem import Placement, Problem
+from stead.sim import Scores, Shortfall, simulate, simulate_many
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """One moment at which the incumbent or the bound became better."""
+
+    elapsed_seconds: float
+    evaluations: int
+    objective_seconds: float
+    bound_seconds: float = 0.0
+    found_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a search; it stops at whichever comes first, None is no limit.
+
+    Only a budget in evaluations makes a search that does not finish by itself repeatable.
+    `on_improvement` is called with every Improvement, for progress displays.
+    """
+
+    seconds: float | None = None
+    evaluations: int | None = None
+    on_improvement: Callable[[Improvement], None] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not 0 <= self.seconds < math.inf:
+            raise BadInput(f"a time limit must be a finite number of seconds, got {self.seconds}")
+        if self.evaluations is not None and self.evaluations < 1:
+            raise BadInput(f"a budget allows at least 1 evaluation, got {self.evaluations}")
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best placement found and what is known about it."""
+
+    placement: Placement
+    objective_seconds: float  # as the simulator scores it
+    bound_seconds: float = 0.0  # proved lower bound; 0 when nothing is proved
+    bound_name: str = ""
+    trail: tuple[Improvement, ...] = ()
+    solver: str = ""
+    found_by: str = ""  # the member of a portfolio that found the placement
+    seed: int = 0
+    evaluations: int = 0
+    elapsed_seconds: float = 0.0
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """The share of the objective that could at most still be saved; 0 means proved optimal."""
+        if self.objective_seconds <= self.bound_seconds:
+            return 0.0
+        return (self.objective_seconds - self.bound_seconds) / self.objective_seconds
+
+    def with_bound(self, bound_seconds: float, bound_name: str) -> Solution:
+        """The same solution with the better of two bounds."""
+        if bound_seconds <= self.bound_seconds:
+            return self
+        return replace(self, bound_seconds=min(bound_seconds, self.objective_seconds), bound_name=bound_name)
+
+
+class Solver(Protocol):
+    """Turns a Problem into a Solution within a Budget."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Why this solver cannot take `problem`, in one sentence; None if it can."""
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Search until done or until `budget` is spent."""
+
+
+class Search:
+    """The incumbent of one solve: scores placements, keeps the best, counts, and knows when to stop."""
+
+    def __init__(self, problem: Problem, budget: Budget, *, solver: str, seed: int = 0) -> None:
+        self.problem = problem
+        self.budget = budget
+        self.solver = solver
+        self.seed = seed
+        self.best: NDArray[np.uint8] | None = None
+        self.best_seconds = math.inf
+        self.found_by = ""
+        self.bound_seconds = 0.0
+        self.bound_name = ""
+        self.evaluations = 0
+        self.interrupted = False
+        self.notes: list[str] = []
+        self._trail: list[Improvement] = []
+        self._started = time.monotonic()
+        self._least_bad: tuple[int, NDArray[np.uint8]] | None = None  # bytes over all limits, placement
+
+    @property
+    def current(self) -> NDArray[np.uint8] | None:  # [operator]
+        """The incumbent, or while there is none the placement that misses memory by the least."""
+        if self.best is not None:
+            return self.best
+        return self._least_bad[1] if self._least_bad is not None else None
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """What a search lowers: (bytes over the limits, seconds), compared in this order."""
+        if self.best is not None:
+            return 0.0, self.best_seconds
+        return (float(self._least_bad[0]) if self._least_bad is not None else math.inf), math.inf
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Wall time since the search began."""
+        return time.monotonic() - self._started
+
+    @property
+    def remaining_evaluations(self) -> int | None:
+        """Evaluations left; None for no limit."""
+        limit = self.budget.evaluations
+        return None if limit is None else max(0, limit - self.evaluations)
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent, the user interrupted, or the incumbent is proved optimal."""
+        budget = self.budget
+        return (
+            self.interrupted
+            or (budget.seconds is not None and self.elapsed_seconds >= budget.seconds)
+            or (budget.evaluations is not None and self.evaluations >= budget.evaluations)
+            or self.best_seconds <= self.bound_seconds
+        )
+
+    def offer(self, devices: ArrayLike, *, found_by: str = "") -> float:
+        """Score one placement, keep it if it is the best; its seconds, or inf if it is infeasible or too late."""
+        row = Placement(self.problem, devices).devices
+        scored = self.offer_many(row[None, :], found_by=found_by)
+        return float(scored[0]) if len(scored) else math.inf
+
+    def offer_many(self, rows: NDArray[np.uint8], *, found_by: str = "") -> NDArray[np.float64]:  # [row]
+        """Score placements, keep the best feasible one; seconds of each, inf where infeasible."""
+        allowed = self.remaining_evaluations
+        if allowed is not None:
+            rows = rows[:allowed]
+        if not len(rows):
+            return np.zeros(0)
+        scores = simulate_many(self.problem, np.ascontiguousarray(rows, dtype=np.uint8))
+        self.evaluations += len(rows)
+        seconds = np.where(scores.feasible, scores.seconds, np.inf)
+        winner = int(np.argmin(seconds))
+        if seconds[winner] < self.best_seconds:
+            self.best, self.best_seconds = rows[winner].copy(), float(seconds[winner])
+            self.found_by = found_by or self.solver
+            self._note_improvement()
+        if self.best is None:
+            self._remember_least_bad(rows, scores)
+        return seconds
+
+    def try_solver(self, member: Solver) -> None:
+        """Let another solver use what is left of the budget; that it finds nothing is only noted."""
+        if member.unsupported(self.problem) is not None:
+            return
+        seconds = self.budget.seconds
+        left = Budget(
+            seconds=None if seconds is None else max(0.0, seconds - self.elapsed_seconds),
+            evaluations=self.remaining_evaluations,
+        )
+        try:
+            self.adopt(member.solve(self.problem, left, self.seed))
+        except Infeasible as error:
+            self.notes.append(f"{member.name}: {error}")
+            if error.placement is not None:
+                self.offer(error.placement, found_by=member.name)
+
+    def adopt(self, solution: Solution) -> None:
+        """Take over what another solver found and proved."""
+        self.evaluations += solution.evaluations
+        self.raise_bound(solution.bound_seconds, solution.bound_name)
+        if solution.objective_seconds < self.best_seconds:
+            self.best = solution.placement.devices.copy()
+            self.best_seconds = solution.objective_seconds
+            self.found_by = solution.found_by or solution.solver
+            self._note_improvement()
+
+    def raise_bound(self, seconds: float, name: str) -> None:
+        """Remember a proved lower bound if it is better than the one known."""
+        if seconds > self.bound_seconds:
+            self.bound_seconds, self.bound_name = seconds, name
+            if self.best is not None:
+                self._note_improvement()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C end the enclosed work without losing the incumbent; without one it ends the program."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            self.interrupted = True
+
+    def solution(self) -> Solution:
+        """The incumbent with everything known about it; Infeasible if there is none."""
+        if self.best is None:
+            raise self._infeasible()
+        placement = Placement(self.problem, self.best)
+        return Solution(
+            placement=placement,
+            objective_seconds=self.best_seconds,
+            bound_seconds=min(self.bound_seconds, self.best_seconds),
+            bound_name=self.bound_name,
+            trail=tuple(self._trail),
+            solver=self.solver,
+            found_by=self.found_by,
+            seed=self.seed,
+            evaluations=self.evaluations,
+            elapsed_seconds=self.elapsed_seconds,
+            interrupted=self.interrupted,
+            notes=tuple(self.notes),
+        )
+
+    def _note_improvement(self) -> None:
+        step = Improvement(
+            self.elapsed_seconds, self.evaluations, self.best_seconds, self.bound_seconds, self.found_by
+        )
+        self._trail.append(step)
+        if self.budget.on_improvement is not None:
+            self.budget.on_improvement(step)
+
+    def _remember_least_bad(self, rows: NDArray[np.uint8], scores: Scores) -> None:
+        """Keep the placement that misses memory by the least, to say what is missing."""
+        missing = np.where(scores.status == 1, scores.over_bytes.sum(axis=1), np.iinfo(np.int64).max)
+        least = int(np.argmin(missing))
+        if self._least_bad is None or missing[least] < self._least_bad[0]:
+            self._least_bad = int(missing[least]), rows[least].copy()
+
+    def _infeasible(self) -> Infeasible:
+        if self._least_bad is None:
+            return Infeasible(f"{self.solver} found no placement")
+        trace = simulate(self.problem, Placement(self.problem, self._least_bad[1]))
+        short = {
+            problem.device: problem.bytes_over for problem in trace.problems if isinstance(problem, Shortfall)
+        }
+        reasons = "; ".join(str(problem) for problem in trace.problems)
+        return Infeasible(
+            f"{self.solver} found no placement that works: {reasons}",
+            short_bytes=short,
+            placement=self._least_bad[1],
+        )
+
+
+REGISTRY: dict[str, str] = {
+    "auto": "stead.solvers.portfolio:Auto",
+    "split": "stead.solvers.split:Split",
+    "climb": "stead.solvers.climb:Climb",
+    "exhaustive": "stead.solvers.exhaustive:Exhaustive",
+    "single": "stead.solvers.baselines:Single",
+    "even": "stead.solvers.baselines:Even",
+    "capacity": "stead.solvers.baselines:Capacity",
+    "bandwidth": "stead.solvers.baselines:Bandwidth",
+    "balanced": "stead.solvers.baselines:Balanced",
+    "round_robin": "stead.solvers.baselines:RoundRobin",
+    "random": "stead.solvers.baselines:Random",
+    "greedy_support": "stead.solvers.baselines:GreedySupport",
+    "largest_n": "stead.solvers.baselines:LargestN",
+    "fit_memory": "stead.solvers.baselines:FitMemory",
+    "hf_auto": "stead.solvers.huggingface:HfAuto",
+    "hf_sequential": "stead.solvers.huggingface:HfSequential",
+    "hf_balanced_low_0": "stead.solvers.huggingface:HfBalancedLow0",
+    "metis": "stead.solvers.partition:Metis",
+    "mtkahypar": "stead.solvers.partition:MtKahypar",
+}
+ENTRY_POINTS = "stead.solvers"
+
+
+def solver_names() -> list[str]:
+    """Every solver that can be asked for by name, plug-ins included."""
+    return [
+        *REGISTRY,
+        *(point.name for point in entry_points(group=ENTRY_POINTS) if point.name not in REGISTRY),
+    ]
+
+
+def solver(name: str, **options: Any) -> Solver:
+    """The solver of that name; `name:argument` sets its first option, as in `single:gpu0` or `largest_n:3`.
+
+    >>> solver("largest_n:3")
+    LargestN(islands=3)
+    """
+    base, _, argument = name.partition(":")
+    kind = solver_class(base)
+    known = [option for option in fields(kind) if option.init]
+    if argument:
+        if not known:
+            raise BadInput(f"solver {base!r} takes no argument, got {name!r}")
+        options = {known[0].name: argument, **options}
+    for option in options:
+        if option not in {one.name for one in known}:
+            raise BadInput(
+                f"solver {base!r} has no option {option!r}{did_you_mean(option, [one.name for one in known])}"
+            )
+    return kind(**{key: _converted(base, kind, key, value) for key, value in options.items()})  # type: ignore[no-any-return]
+
+
+def solver_class(name: str) -> Any:
+    """The class of the solver of that name; its dataclass fields are its options."""
+    if name in REGISTRY:
+        module, _, attribute = REGISTRY[name].partition(":")
+        return getattr(import_module(module), attribute)
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name == name:
+            return point.load()
+    raise BadInput(f"no solver {name!r}{did_you_mean(name, solver_names())}; `stead solvers` lists them")
+
+
+def _converted(solver_name: str, kind: Any, option: str, value: Any) -> Any:
+    """A text from the command line as the type of the option's default."""
+    default = next((one.default for one in fields(kind) if one.name == option), None)
+    if not isinstance(value, str) or not isinstance(default, bool | int | float):
+        return value
+    try:
+        return (
+            {"true": True, "false": False}[value.lower()]
+            if isinstance(default, bool)
+            else type(default)(value)
+        )
+    except (ValueError, KeyError):
+        raise BadInput(
+            f"solver {solver_name!r}: option {option} needs a {type(default).__name__}, got {value!r}"
+        ) from None

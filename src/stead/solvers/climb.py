@@ -1,0 +1,89 @@
+"""Hill climbing from a start: batches of neighbours, scored by the simulator on all cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.problem import Problem
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.split import Split
+
+BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """Moves units, runs of units and pairs of units while that helps.
+
+    Stops by itself after `patience` placements without improvement, so that the same seed gives the same answer
+    whenever the clock does not intervene.
+    """
+
+    patience: int = 4096
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "climb"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes every problem."""
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Climb from the best contiguous split."""
+        search = Search(problem, budget, solver=self.name, seed=seed)
+        with search.interruptible():
+            bound = best_bound(problem)
+            search.raise_bound(bound.seconds, bound.name)
+            search.try_solver(Split())
+            climb(search, patience=self.patience)
+        return search.solution()
+
+
+def climb_to_fit(search: Search, *, patience: int = 4096) -> None:
+    """Climb only until some placement works."""
+    climb(search, patience=patience, until_feasible=True)
+
+
+def climb(search: Search, *, patience: int, until_feasible: bool = False) -> None:
+    """Improve what a search holds, memory first, until nothing has helped for `patience` placements."""
+    problem = search.problem
+    if search.current is None or problem.unit_count == 0 or len(problem.cluster) < 2:
+        return
+    rng = np.random.default_rng(search.seed)
+    firsts, allowed = problem.unit_firsts, problem.unit_allowed
+    movable = np.flatnonzero(allowed.sum(axis=1) > 1)
+    if not movable.size:
+        return
+    failed = 0
+    while failed < patience and not search.done and not (until_feasible and search.best is not None):
+        before = search.score
+        rows = _neighbours(search.current[firsts], allowed, movable, rng)
+        search.offer_many(rows[:, problem.units], found_by="climb")
+        failed = 0 if search.score < before else failed + len(rows)
+
+
+def _neighbours(
+    unit_devices: NDArray[np.uint8],
+    allowed: NDArray[np.bool_],
+    movable: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.uint8]:  # [BATCH, unit]
+    """Variants of a placement: one unit moved, a run of units moved, or two units exchanged."""
+    rows = np.repeat(unit_devices[None, :], BATCH, axis=0)
+    kinds = rng.integers(3, size=BATCH)
+    picks = rng.choice(movable, size=(BATCH, 2))
+    lengths = np.minimum(2 ** rng.uniform(1, np.log2(len(unit_devices) + 1), size=BATCH), len(unit_devices))
+    for row, kind, (unit, other), length in zip(rows, kinds, picks, lengths.astype(int), strict=True):
+        if kind == 2 and allowed[unit, row[other]] and allowed[other, row[unit]]:
+            row[unit], row[other] = row[other], row[unit]
+            continue
+        target = rng.choice(np.flatnonzero(allowed[unit]))
+        run = slice(unit, unit + (length if kind == 1 else 1))
+        row[run] = np.where(allowed[run, target], target, row[run])
+    return rows

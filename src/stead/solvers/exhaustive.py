@@ -1,0 +1,68 @@
+"""Every placement there is: the oracle for small problems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.problem import Problem
+from stead.solvers.base import Budget, Search, Solution
+
+CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustive:
+    """Scores every placement of every unit; its answer is proved optimal once it has seen all."""
+
+    max_placements: int = 1_000_000
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "exhaustive"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It refuses problems with too many placements."""
+        count = placement_count(problem)
+        if count <= self.max_placements:
+            return None
+        return f"there are {count:.3g} placements, more than max_placements = {self.max_placements}"
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score all placements, in order."""
+        search = Search(problem, budget, solver=self.name, seed=seed)
+        with search.interruptible():
+            complete = True
+            for rows in _all_rows(problem):
+                if search.done:
+                    complete = False
+                    break
+                complete &= len(search.offer_many(rows[:, problem.units])) == len(rows)
+            if complete and search.best is not None:
+                search.raise_bound(search.best_seconds, "every placement was tried")
+        return search.solution()
+
+
+def placement_count(problem: Problem) -> float:
+    """Number of placements that keep every constraint but memory."""
+    choices = problem.unit_allowed.sum(axis=1)
+    return math.exp(min(float(np.log(choices).sum()), 700.0)) if len(choices) else 1.0
+
+
+def _all_rows(problem: Problem) -> Iterator[NDArray[np.uint8]]:
+    """All device choices of all units, in lexicographic order, in chunks."""
+    options = [np.flatnonzero(row).astype(np.uint8) for row in problem.unit_allowed]
+    sizes = [len(option) for option in options]
+    total = math.prod(sizes)
+    for begin in range(0, total, CHUNK):
+        number = np.arange(begin, min(begin + CHUNK, total))
+        rows = np.empty((len(number), len(options)), dtype=np.uint8)
+        for unit in range(len(options) - 1, -1, -1):
+            number, digit = np.divmod(number, sizes[unit])
+            rows[:, unit] = options[unit][digit]
+        yield rows

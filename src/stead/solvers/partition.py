@@ -1,0 +1,326 @@
+"""Placements by graph partitioning: little communication and balanced work, without regard to order in time.
+
+Vertices are units, weighed by their mean seconds. METIS sees edges between units, Mt-KaHyPar one hyperedge
+per tensor; both are weighed by the mean seconds (or the bytes) of a transfer. The shares of the parts are in
+proportion to the speed of the devices. Memory is unknown to both: what does not fit is moved afterwards.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.errors import BadInput, MissingExtra
+from stead.problem import Problem
+from stead.sim import simulate_many
+from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.rules import (
+    chosen_devices,
+    mean_seconds,
+    settled,
+    speed_shares,
+    started,
+)
+
+EXTRA = "partition"
+TOTAL_WEIGHT = 2**30  # partitioners add up weights in 32-bit integers
+MOST_REPAIRS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition(ABC):
+    """What all partitioners share: the graph to cut, the devices of the parts, the repair."""
+
+    weigh: str = "seconds"  # transfers by "seconds" or "bytes"
+    imbalance: float = 0.03  # how much heavier than its share a part may be
+    devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
+    repair: bool = True  # move units off devices that would be overfull
+
+    package: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.weigh not in ("seconds", "bytes"):
+            raise BadInput(f"{self.name} weighs transfers by seconds or bytes, got {self.weigh!r}")
+        if not 0 < self.imbalance < 1:
+            raise BadInput(f"{self.name} needs an imbalance between 0 and 1, got {self.imbalance}")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name it is called by."""
+
+    @abstractmethod
+    def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+        """The part of each unit, the weights of the parts coming close to the shares."""
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It needs its package."""
+        return None if find_spec(self.package) else f'needs {self.package}: pip install "stead[{EXTRA}]"'
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score the placement that one partition gives, repaired if it does not fit."""
+        if not find_spec(self.package):
+            raise MissingExtra(self.package, EXTRA, f"solver {self.name}")
+        search = started(self, problem, budget, seed)
+        units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh)
+        wanted = self._wanted(problem, units, seed)
+        devices, search.notes = settled(problem, wanted[problem.units])
+        search.offer(devices)
+        if self.repair and search.best is None:
+            _repair(search, units, devices)
+        return search.solution()
+
+    def _wanted(self, problem: Problem, units: _UnitGraph, seed: int) -> NDArray[np.int64]:  # [unit]
+        """The device of each unit, as far as the partition decides."""
+        shares = speed_shares(units.seconds)
+        used = np.flatnonzero(shares > 0)
+        shares = shares[used] / shares[used].sum()
+        if len(used) == 1 or not problem.unit_count:
+            parts = np.zeros(problem.unit_count, dtype=np.int64)
+        else:
+            parts = self._parts(units, shares, seed)
+        usable = np.array([problem.cluster.devices[d].usable_bytes for d in units.devices[used]])
+        return units.devices[used][_matched(shares, usable, parts, units.bytes)[parts]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metis(_Partition):
+    """METIS, by recursive bisection of the graph of units."""
+
+    package: ClassVar[str] = "pymetis"
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "metis"
+
+    def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+        # METIS can recurse by itself, but prints to standard output when a part of its own runs empty.
+        parts = np.zeros(len(units.weights), dtype=np.int64)
+        waiting = [(np.arange(len(parts)), np.arange(len(shares)))]
+        while waiting:
+            vertices, wanted = waiting.pop()
+            if len(wanted) == 1 or len(vertices) <= 1:
+                parts[vertices] = wanted[np.argmax(shares[wanted])]
+                continue
+            halves = np.array_split(wanted, 2)
+            side = self._bisected(units, vertices, [float(shares[half].sum()) for half in halves], seed)
+            waiting += [(vertices[side == i], half) for i, half in enumerate(halves)]
+        return parts
+
+    def _bisected(
+        self, units: _UnitGraph, vertices: NDArray[np.int64], shares: list[float], seed: int
+    ) -> NDArray[np.int64]:
+        """0 or 1 for each of some vertices."""
+        pymetis: Any = import_module(self.package)
+        first, neighbours, weights = units.adjacency(vertices)
+        found = pymetis.part_graph(
+            2,
+            pymetis.CSRAdjacency(first, neighbours),
+            vweights=units.weights[vertices],
+            eweights=weights,
+            tpwgts=[shares[0] / sum(shares), 1 - shares[0] / sum(shares)],
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(self.imbalance * 1000))),
+        )
+        return np.array(found.vertex_part, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MtKahypar(_Partition):
+    """Mt-KaHyPar: a tensor costs its weight once per device that receives it, as it does in the simulator."""
+
+    package: ClassVar[str] = "mtkahypar"
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "mtkahypar"
+
+    def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+        mtkahypar: Any = import_module(self.package)
+        core = _thread_pool()
+        context = core.context_from_preset(mtkahypar.PresetType.DETERMINISTIC_QUALITY)
+        context.set_partitioning_parameters(len(shares), self.imbalance, mtkahypar.Objective.KM1)
+        context.logging = False
+        total = int(units.weights.sum())
+        context.set_individual_target_block_weights(
+            [int(np.ceil(share * total * (1 + self.imbalance))) for share in shares]
+        )
+        mtkahypar.set_seed(seed % 2**31)
+        pins, weights = units.hyperedges
+        graph = core.create_hypergraph(
+            context, len(units.weights), len(pins), pins, units.weights.tolist(), weights.tolist()
+        )
+        return np.array(graph.partition(context).get_partition(), dtype=np.int64)
+
+
+@cache
+def _thread_pool() -> Any:
+    """Mt-KaHyPar with one thread; it can be started only once per process."""
+    return import_module(MtKahypar.package).initialize(1)
+
+
+class _UnitGraph:
+    """Units as vertices and tensors as edges, weighed in whole numbers."""
+
+    def __init__(self, problem: Problem, devices: list[int], weigh: str) -> None:
+        self.devices = np.array(devices, dtype=np.int64)
+        self.seconds = problem.unit_seconds[:, self.devices]  # [unit, device]
+        self.weights = _whole_numbers(mean_seconds(self.seconds))  # [unit]
+        self._problem = problem
+        self._transfers = _transfer_weights(problem, self.devices, weigh)  # [tensor]
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(tensor, unit) for every unit that writes or reads a tensor, each once."""
+        graph, units = self._problem.graph, self._problem.units
+        tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+        every = np.concatenate([np.arange(graph.tensor_count), tensor])
+        ends = np.concatenate([units[graph.tensor_producer], units[graph.readers]])
+        found = np.unique(np.stack([every, ends], axis=1), axis=0)
+        return found[:, 0], found[:, 1]
+
+    @cached_property
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """(lower unit, higher unit, weight) of every two units of which one reads what the other writes."""
+        graph, units = self._problem.graph, self._problem.units.astype(np.int64)
+        tensor, reader = self.pairs
+        writer = units[graph.tensor_producer[tensor]]
+        lower, higher = np.minimum(writer, reader), np.maximum(writer, reader)
+        apart = lower < higher
+        keys, place = np.unique(lower[apart] * len(self.weights) + higher[apart], return_inverse=True)
+        total = np.zeros(len(keys))
+        np.add.at(total, place.reshape(-1), self._transfers[tensor[apart]])
+        return *np.divmod(keys, max(1, len(self.weights))), _whole_numbers(total)
+
+    def adjacency(
+        self, vertices: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """(first [vertex + 1], neighbour, weight) among some units, every edge from both of its ends."""
+        place = np.full(len(self.weights), -1)
+        place[vertices] = np.arange(len(vertices))
+        lower, higher, weight = self.edges
+        inside = (place[lower] >= 0) & (place[higher] >= 0)
+        lower, higher, weight = place[lower[inside]], place[higher[inside]], weight[inside]
+        here, there = np.concatenate([lower, higher]), np.concatenate([higher, lower])
+        order = np.lexsort((there, here))
+        first = np.zeros(len(vertices) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(here, minlength=len(vertices)), out=first[1:])
+        return first, there[order], np.concatenate([weight, weight])[order]
+
+    @cached_property
+    def hyperedges(self) -> tuple[list[list[int]], NDArray[np.int64]]:
+        """(units, weight) of every tensor that several units share."""
+        tensor, unit = self.pairs
+        sets = np.split(unit, np.flatnonzero(np.diff(tensor)) + 1)
+        shared = np.array([len(pins) > 1 for pins in sets], dtype=bool)
+        pins = [one.tolist() for one, kept in zip(sets, shared, strict=True) if kept]
+        return pins, _whole_numbers(self._transfers[shared]) if pins else np.zeros(0, dtype=np.int64)
+
+    @cached_property
+    def bytes(self) -> NDArray[np.int64]:  # [unit]
+        """Weights and outputs of every unit."""
+        graph = self._problem.graph
+        held = np.zeros(len(self.weights), dtype=np.int64)
+        np.add.at(held, self._problem.units, graph.parameter_bytes)
+        np.add.at(held, self._problem.units[graph.tensor_producer], graph.tensor_bytes)
+        return held
+
+
+def _transfer_weights(
+    problem: Problem, devices: NDArray[np.int64], weigh: str
+) -> NDArray[np.float64]:  # [tensor]
+    """Bytes of every tensor, or the mean seconds it takes between two of the devices."""
+    size = problem.graph.tensor_bytes.astype(np.float64)
+    routes = problem.routes
+    pairs = [(s, d) for s in devices for d in devices if s != d and np.isfinite(routes.latency_seconds[s, d])]
+    if weigh == "bytes" or not pairs:
+        return size
+    seconds = np.zeros(len(size))
+    for s, d in pairs:
+        given = problem.costs.tensor_seconds
+        wire = size / routes.bytes_per_second[s, d] if given is None else given * routes.hops[s, d]
+        seconds += wire + routes.latency_seconds[s, d]
+    return seconds / len(pairs)
+
+
+def _whole_numbers(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Values as integers of at least 1 that keep their proportions; all equal where all are 0."""
+    total = float(values.sum())
+    scale = TOTAL_WEIGHT / total if total > 0 else 1.0
+    whole: NDArray[np.int64] = np.maximum(1, np.rint(values * scale)).astype(np.int64)
+    return whole
+
+
+def _matched(
+    shares: NDArray[np.float64], usable: NDArray[np.int64], parts: NDArray[np.int64], held: NDArray[np.int64]
+) -> NDArray[np.int64]:  # [part]
+    """The device of each part: its own, or among equally fast ones the largest memory for the most bytes."""
+    need = np.bincount(parts, weights=held, minlength=len(shares))
+    speed = np.round(shares / shares.max(), 2)
+    device = np.arange(len(shares))
+    for level in np.unique(speed):
+        alike = np.flatnonzero(speed == level)
+        by_need = alike[np.argsort(-need[alike], kind="stable")]
+        device[by_need] = alike[np.argsort(-usable[alike], kind="stable")]
+    return device
+
+
+def _repair(search: Search, units: _UnitGraph, devices: NDArray[np.uint8]) -> None:
+    """Move units from overfull devices to others with room, those first that cost little traffic per byte."""
+    problem = search.problem
+    first = problem.unit_firsts
+    where, moved = devices[first].astype(np.int64), 0
+    for _ in range(MOST_REPAIRS):
+        if search.best is not None or search.done:
+            break
+        row = where[problem.units].astype(np.uint8)[None, :]
+        scores = simulate_many(problem, row, memory="peak")
+        usable = np.array([device.usable_bytes for device in problem.cluster])
+        count = _unload(units, problem.allowed[first], where, usable - scores.peak_bytes[0])
+        if not count:
+            break
+        moved += count
+        search.offer(where[problem.units])
+    if moved:
+        search.notes.append(f"{moved} units moved: the partition does not fit into memory")
+
+
+def _unload(
+    units: _UnitGraph, allowed: NDArray[np.bool_], where: NDArray[np.int64], room: NDArray[np.int64]
+) -> int:
+    """Change `where` so that devices without room lose what they have too much; how many units were moved."""
+    pull = _pull(units, where, len(room))
+    moved = 0
+    for source in np.flatnonzero(room < 0):
+        there = np.flatnonzero((where == source) & (units.bytes > 0))
+        price = (pull[there, source, None] - pull[there]) / units.bytes[there, None]
+        price[~allowed[there]] = np.inf
+        price[:, source] = np.inf
+        for place in np.argsort(price.min(axis=1), kind="stable"):
+            unit = there[place]
+            fits = np.isfinite(price[place]) & (room >= units.bytes[unit])
+            if room[source] >= 0 or not fits.any():
+                continue
+            target = int(np.flatnonzero(fits)[np.argmin(price[place][fits])])
+            where[unit] = target
+            room[source] += units.bytes[unit]
+            room[target] -= units.bytes[unit]
+            moved += 1
+    return moved
+
+
+def _pull(units: _UnitGraph, where: NDArray[np.int64], devices: int) -> NDArray[np.float64]:  # [unit, device]
+    """Weight of the edges between each unit and everything on each device."""
+    lower, higher, weight = units.edges
+    pull = np.zeros((len(units.weights), devices))
+    np.add.at(pull, (lower, where[higher]), weight)
+    np.add.at(pull, (higher, where[lower]), weight)
+    return pull
