@@ -1,0 +1,54 @@
+"""stead demo: a bundled model on two unequal cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stead.cli import options
+
+DEVICES = "3090,3060"
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for plan.json and report.html.")
+    ] = Path(),
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> int:
+    """Place a bundled model on two unequal cards; writes plan.json and report.html."""
+    from stead.api import place_problem
+    from stead.cli.output import plan_document, print_json
+    from stead.cluster import cluster_from
+    from stead.errors import BadInput
+    from stead.loading import load
+    from stead.problem import Latency
+    from stead.report import explain, page
+    from stead.report.text import line, summary
+    from stead.workloads.demo import demo_graph
+
+    cluster, resolutions = cluster_from(DEVICES)
+    loaded = load(demo_graph(), cluster)
+    plan = place_problem(loaded.problem(Latency()), seed=seed, made_from=("demo", DEVICES))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        plan.save(output / "plan.json")
+        (output / "report.html").write_text(page(plan), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"cannot write to {output}: {error.strerror or error}; choose a folder with -o"
+        ) from None
+    if json:
+        print_json(plan_document(plan))
+        return 0
+    for number, text in enumerate(resolutions):
+        print(line("devices" if number == 0 else "", text))
+    print(summary(explain(plan)))
+    print(line("wrote", f"{output / 'plan.json'} and {output / 'report.html'}"))
+    print(
+        line("next", f'stead place MODEL --devices "3090,3060" | stead explain {output / "plan.json"} NAME')
+    )
+    return 0

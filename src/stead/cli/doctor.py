@@ -1,0 +1,73 @@
+"""stead doctor: a look at a model without placing it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from stead.cli import options
+
+if TYPE_CHECKING:
+    from stead.report.checkup import Checkup
+
+
+def doctor(model: options.Model, devices: options.Devices = None, json: options.Json = False) -> int:
+    """Look at a model without placing it: size, kinds of operators, what each device could run."""
+    import sys
+    from pathlib import Path
+
+    from stead.cli.output import print_json
+    from stead.formats import read
+    from stead.loading import load
+    from stead.report.checkup import checkup
+
+    found = read(Path(model))
+    for note in found.notes:
+        print(f"stead: note: {note}", file=sys.stderr)
+    if devices is None and found.cluster is None:
+        report = checkup(found.graph)
+    else:
+        loaded = load(found, devices)
+        report = checkup(loaded.graph, loaded.cluster, loaded.costs.costs(loaded.graph, loaded.cluster))
+    if json:
+        print_json(asdict(report))
+    else:
+        print(_text(report))
+    return 0
+
+
+def _text(report: Checkup) -> str:
+    from stead.cluster.units import format_bytes, format_seconds
+    from stead.report.text import line
+
+    lines = [
+        line("graph", f"{report.name}: {report.operators} operators, {report.tensors} tensors, {report.edges} edges, "
+                      f"longest path {report.depth}"),
+        line("size", f"{report.flops / 1e9:.4g} GFLOP, weights {format_bytes(report.weight_bytes)}, "
+                     f"tensors {format_bytes(report.tensor_bytes)}, traffic {format_bytes(int(report.moved_bytes))}"),
+        line("kinds", ", ".join(f"{kind} {count}" for kind, count in report.kinds)),
+    ]  # fmt: skip
+    if len(report.by_phase) > 1:
+        lines.append(line("phases", ", ".join(f"{phase} {count}" for phase, count in report.by_phase)))
+    if report.colocation_groups:
+        lines.append(line("groups", f"{report.colocation_groups} sets of operators must share a device"))
+    if report.unpriced:
+        lines.append(
+            line("free", f"{report.unpriced} operators have no FLOPs, bytes or seconds and cost nothing")
+        )
+    for number, one in enumerate(report.supports):
+        missing = ", ".join(f"{kind} {count}" for kind, count in one.unsupported_kinds)
+        fits = "weights fit" if one.fits else "weights do not fit"
+        duration = format_seconds(one.total_seconds)
+        lines.append(
+            line(
+                "devices" if number == 0 else "",
+                f"{one.device}: runs {one.supported} of {report.operators}"
+                f"{f' (not {missing})' if missing else ''}, {duration} one after another, {fits}",
+            )
+        )
+    if report.greedy_changes is not None:
+        lines.append(
+            line("greedy", f"first device that supports each operator: {report.greedy_changes} transfers")
+        )
+    return "\n".join(lines)

@@ -1,0 +1,96 @@
+"""Entry point of the command line: the commands, and what their ends mean as exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import typer
+
+from stead.cli import demo, devices, doctor, explain, formats, place, report, simulate, solvers
+
+# BadParameter -> UsageError -> ClickException: older releases of typer take it from click, newer ones have their own.
+ClickException: Any = typer.BadParameter.__mro__[2]
+OK, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    name="stead",
+    help="Find the best assignment of a neural network's operators to devices.",
+    epilog="For experts: stead simulate | solvers | devices | formats, each with --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for name, function, expert in (
+    ("demo", demo.demo, False),
+    ("doctor", doctor.doctor, False),
+    ("place", place.place, False),
+    ("explain", explain.explain, False),
+    ("report", report.report, False),
+    ("simulate", simulate.simulate, True),
+    ("solvers", solvers.solvers, True),
+    ("devices", devices.devices, True),
+    ("formats", formats.formats, True),
+):
+    app.command(name, hidden=expert)(function)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("stead"))
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """Find the best assignment of a neural network's operators to devices."""
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run one command and leave with its exit code; errors are one line on stderr."""
+    sys.exit(exit_code(arguments))
+
+
+def exit_code(arguments: list[str] | None = None) -> int:
+    """The exit code of one command: 0 done, 1 a bug, 2 bad input, 3 infeasible, 130 interrupted."""
+    from stead.errors import Infeasible, SteadError
+
+    try:
+        ended = app(args=arguments, standalone_mode=False)
+        return ended if isinstance(ended, int) else OK
+    except typer.Exit as ended:
+        return ended.exit_code
+    except ClickException as error:
+        error.show()
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted before there was a plan")
+        return INTERRUPTED
+    except Infeasible as error:
+        _complain(str(error))
+        return INFEASIBLE
+    except SteadError as error:
+        _complain(str(error))
+        return BAD_INPUT
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe has left; there is nobody to tell
+        return OK
+    except Exception as error:
+        if os.environ.get("STEAD_DEBUG"):
+            raise
+        _complain(
+            f"internal error: {type(error).__name__}: {error}; set STEAD_DEBUG=1 to see where, and report it"
+        )
+        return INTERNAL
+
+
+def _complain(message: str) -> None:
+    print(f"stead: {message}", file=sys.stderr)

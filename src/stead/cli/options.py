@@ -1,0 +1,86 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from stead.problem import Constraints, Objective
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A graph file; `stead formats` lists what can be read.")
+]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        "--devices", "-d", metavar="D", help='"3090,3060", "2x A100-80GB + cpu", auto, or a TOML/JSON file.'
+    ),
+]
+ObjectiveName = Annotated[
+    str | None,
+    typer.Option("--objective", "-g", metavar="latency|throughput", help="Absent: both are solved."),
+]
+Execution = Annotated[str, typer.Option(help="Of latency: dataflow, offload or sequential.")]
+Policy = Annotated[str, typer.Option(help="Of dataflow latency: fifo, priority, program_order or placeto.")]
+Load = Annotated[str, typer.Option(help="Of throughput: sum, overlap, duplex or fwbw.")]
+Microbatches = Annotated[
+    int | None, typer.Option(help="Of throughput: simulate a step of that many micro-batches.")
+]
+Schedule = Annotated[str, typer.Option(help="Of micro-batches: gpipe or 1f1b.")]
+Pin = Annotated[
+    list[str] | None, typer.Option("--pin", metavar="NAME=DEV", help="Operators or modules to keep on DEV.")
+]
+Forbid = Annotated[
+    list[str] | None, typer.Option("--forbid", metavar="NAME=DEV", help="Operators to keep off DEV.")
+]
+Colocate = Annotated[
+    list[str] | None, typer.Option("--colocate", metavar="A,B", help="Operators that share a device.")
+]
+Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def objective_from(
+    name: str, execution: str, policy: str, load: str, microbatches: int | None, schedule: str
+) -> Objective:
+    """The objective that the options describe."""
+    from stead.errors import BadInput, did_you_mean
+    from stead.problem import POLICIES, Latency, Throughput
+
+    if name == "latency":
+        if policy not in POLICIES:
+            raise BadInput(
+                f"no policy {policy!r}{did_you_mean(policy, POLICIES)}; there are {', '.join(POLICIES)}"
+            )
+        return Latency(execution=execution, policy=POLICIES[policy]())  # type: ignore[arg-type]
+    if name == "throughput":
+        return Throughput(load=load, microbatches=microbatches, schedule=schedule)  # type: ignore[arg-type]
+    raise BadInput(f"--objective is latency or throughput, got {name!r}")
+
+
+def constraints_from(
+    pin: list[str] | None, forbid: list[str] | None, colocate: list[str] | None
+) -> Constraints:
+    """The constraints that the options describe."""
+    from stead.errors import BadInput
+    from stead.problem import Constraints
+
+    groups = tuple(tuple(part.strip() for part in one.split(",") if part.strip()) for one in colocate or ())
+    for group, text in zip(groups, colocate or (), strict=True):
+        if not group:
+            raise BadInput(f"--colocate needs names or patterns separated by commas, got {text!r}")
+    return Constraints(_pairs("--pin", pin), _pairs("--forbid", forbid), groups)
+
+
+def _pairs(option: str, given: list[str] | None) -> tuple[tuple[str, str], ...]:
+    from stead.errors import BadInput
+
+    pairs = []
+    for text in given or ():
+        name, equals, device = text.rpartition("=")
+        if not (equals and name and device):
+            raise BadInput(f"{option} needs NAME=DEVICE, got {text!r}")
+        pairs.append((name, device))
+    return tuple(pairs)

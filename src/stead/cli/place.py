@@ -1,0 +1,166 @@
+"""stead place: solve, compare with baselines, write the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stead.cli import options
+
+if TYPE_CHECKING:
+    from stead.loading import Loaded
+    from stead.plan import Plan
+    from stead.problem import Constraints, Objective
+
+INFEASIBLE = 3
+
+
+def place(
+    model: options.Model,
+    devices: options.Devices = None,
+    objective: options.ObjectiveName = None,
+    execution: options.Execution = "dataflow",
+    policy: options.Policy = "fifo",
+    load: options.Load = "sum",
+    microbatches: options.Microbatches = None,
+    schedule: options.Schedule = "gpipe",
+    solver: Annotated[str, typer.Option(help="`stead solvers` lists them.")] = "auto",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the solver.")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
+    evaluations: Annotated[int | None, typer.Option(help="Placements to score at most.")] = None,
+    seed: options.Seed = 0,
+    pin: options.Pin = None,
+    forbid: options.Forbid = None,
+    colocate: options.Colocate = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the plan.")] = Path(
+        "plan.json"
+    ),
+    json: options.Json = False,
+) -> int:
+    """Place a model on devices: solve, compare with simple rules, write the plan."""
+    from stead.loading import load as load_model
+    from stead.solvers import solver as solver_named
+
+    loaded = load_model(model, devices)
+    constraints = options.constraints_from(pin, forbid, colocate)
+    chosen = solver_named(solver, **_settings(settings))
+    names = [objective] if objective else ["latency", "throughput"]
+    goals = [options.objective_from(name, execution, policy, load, microbatches, schedule) for name in names]
+    plans: list[Plan] = []
+    for goal in goals:
+        plan = _placed(loaded, goal, constraints, chosen, time_limit, evaluations, seed, json)
+        if plan is None:
+            return INFEASIBLE
+        plans.append(plan)
+    written = _save(plans, output)
+    _print(plans, loaded, written, json)
+    return 0
+
+
+def _settings(given: list[str] | None) -> dict[str, Any]:
+    from stead.errors import BadInput
+
+    pairs = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise BadInput(f"--set needs OPTION=VALUE, got {text!r}")
+        pairs[key] = value
+    return pairs
+
+
+def _placed(
+    loaded: Loaded,
+    goal: Objective,
+    constraints: Constraints,
+    chosen: Any,
+    time_limit: float,
+    evaluations: int | None,
+    seed: int,
+    json: bool,
+) -> Plan | None:
+    """The plan, or None after saying why there is none and what would help."""
+    from stead.api import place_problem
+    from stead.cli.output import Progress
+    from stead.errors import Infeasible
+    from stead.solvers import Budget
+
+    progress = Progress(time_limit)
+    try:
+        return place_problem(
+            loaded.problem(goal, constraints),
+            solver=chosen,
+            budget=Budget(time_limit, evaluations, progress),
+            seed=seed,
+            made_from=(loaded.model_name, loaded.devices_text),
+        )
+    except Infeasible as error:
+        progress.close()
+        _print_infeasible(error, loaded, goal, constraints, json)
+        return None
+    finally:
+        progress.close()
+
+
+def _print_infeasible(
+    error: Any, loaded: Loaded, goal: Objective, constraints: Constraints, json: bool
+) -> None:
+    """What is missing and the smallest changes that were tried and help."""
+    import sys
+
+    from stead.cli.output import print_json
+    from stead.remedies import remedies
+
+    found = remedies(loaded, goal, constraints)
+    if json:
+        print_json({
+            "feasible": False, "objective": goal.name, "reason": str(error), "proved": error.proved,
+            "short_bytes": error.short_bytes, "fixes": [one.text for one in found],
+        })  # fmt: skip
+    word = "infeasible" if error.proved else "no feasible placement was found"
+    print(f"stead: {word}: {error}", file=sys.stderr)
+    for one in found:
+        print(f"  fix: {one.text}", file=sys.stderr)
+    if not found:
+        print("  no single change that was tried helps", file=sys.stderr)
+
+
+def _save(plans: list[Plan], output: Path) -> list[Path]:
+    """One file if all plans place alike, else one per objective."""
+    if all(plan.placement == plans[0].placement for plan in plans):
+        plans[0].save(output)
+        return [output]
+    written = []
+    for plan in plans:
+        path = output.with_name(f"{output.stem}.{plan.problem.objective.name}{output.suffix}")
+        plan.save(path)
+        written.append(path)
+    return written
+
+
+def _print(plans: list[Plan], loaded: Loaded, written: list[Path], json: bool) -> None:
+    import sys
+
+    from stead.cli.output import plan_document, print_json
+    from stead.report import explain
+    from stead.report.text import line, summary
+
+    for note in loaded.notes:
+        print(f"stead: note: {note}", file=sys.stderr)
+    if json:
+        documents = [{**plan_document(plan), "written": [str(path) for path in written]} for plan in plans]
+        print_json(documents[0] if len(documents) == 1 else {plan["objective"]: plan for plan in documents})
+        return
+    for number, text in enumerate(loaded.resolutions):
+        print(line("devices" if number == 0 else "", text))
+    for plan in plans:
+        print(summary(explain(plan)))
+    if len(plans) > 1:
+        agree = "agree" if len(written) == 1 else "differ: choose with --objective"
+        print(line("both", f"the placements for latency and for throughput {agree}"))
+    names = " and ".join(str(path) for path in written)
+    print(line("wrote", f"{names}    next: stead explain {written[0]} | stead report {written[0]}"))

@@ -1,0 +1,101 @@
+"""stead simulate: score a placement that somebody else made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stead.cli import options
+
+if TYPE_CHECKING:
+    from stead.problem import Placement, Problem
+    from stead.sim import Trace
+
+
+def simulate(
+    model: options.Model,
+    placement: Annotated[
+        str,
+        typer.Option(
+            "--placement",
+            "-p",
+            metavar="FILE|DEV",
+            help="A plan, {operator: device} or split file; or one device.",
+        ),
+    ],
+    devices: options.Devices = None,
+    objective: options.ObjectiveName = "latency",
+    execution: options.Execution = "dataflow",
+    policy: options.Policy = "fifo",
+    load: options.Load = "sum",
+    microbatches: options.Microbatches = None,
+    schedule: options.Schedule = "gpipe",
+    trace: Annotated[Path | None, typer.Option(help="Also write the time line for chrome://tracing.")] = None,
+    json: options.Json = False,
+) -> int:
+    """Score a given placement: time, bound, memory; infeasible ends with exit code 3."""
+    from stead.cli.output import plan_document, print_json
+    from stead.loading import load as load_model
+    from stead.plan import Plan, provenance
+    from stead.report import explain, summary
+    from stead.sim import simulate as run
+    from stead.sim.bounds import best_bound
+    from stead.solvers import Solution
+
+    loaded = load_model(model, devices)
+    goal = options.objective_from(objective or "latency", execution, policy, load, microbatches, schedule)
+    problem = loaded.problem(goal)
+    given = _placement(problem, model, placement)
+    result = run(problem, given)
+    bound = best_bound(problem)
+    solution = Solution(
+        given,
+        result.objective_seconds,
+        bound_seconds=min(bound.seconds, result.objective_seconds),
+        bound_name=bound.name,
+        solver="given",
+        evaluations=1,
+    )
+    plan = Plan(
+        problem, solution, (), provenance(model=loaded.model_name, devices=loaded.devices_text, seed=0)
+    )
+    if trace is not None:
+        _write_trace(result, trace)
+    if json:
+        print_json(plan_document(plan))
+    else:
+        print(summary(explain(plan)))
+    return 0 if result.feasible else 3
+
+
+def _placement(problem: Problem, model: str, given: str) -> Placement:
+    """The placement a file or a single device name means."""
+    from stead.errors import BadInput
+    from stead.formats.base import read_json
+    from stead.formats.msr_fiddle import is_split, split_placement
+    from stead.problem import Placement
+
+    if given in problem.cluster.names:
+        return Placement(problem, [problem.cluster.index(given)] * len(problem.graph))
+    path = Path(given)
+    data = read_json(path)
+    if is_split(data):
+        return Placement.from_names(problem, split_placement(data, problem.graph, place=given, cluster=problem.cluster))
+    names = data.get("placement", data) if isinstance(data, dict) else data
+    if not isinstance(names, dict) or not all(isinstance(value, str) for value in names.values()):
+        raise BadInput(f"{given} is no placement; it should map operator names to device names")
+    return Placement.from_names(problem, names)
+
+
+def _write_trace(trace: Trace, path: Path) -> None:
+    import json
+
+    from stead.errors import BadInput
+    from stead.report.chrome import chrome_trace
+
+    try:
+        path.write_text(json.dumps(chrome_trace(trace)), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None

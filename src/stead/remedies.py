@@ -1,0 +1,115 @@
+"""What to change when nothing fits: the smallest fix of each kind, each tried before it is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from stead.cluster import UNLIMITED_BYTES, add_host
+from stead.cluster.units import format_bytes
+from stead.errors import Infeasible, SteadError
+from stead.loading import Loaded
+from stead.problem import Constraints, Objective, Problem
+from stead.sim import simulate
+from stead.solvers import Budget, Search, Solution
+from stead.solvers.baselines import Balanced, FitMemory, Single
+from stead.solvers.climb import climb_to_fit
+from stead.solvers.huggingface import HfSequential
+from stead.solvers.split import Split
+
+CLOSE = 0.01  # an amount of memory is searched to within this share of itself
+MOST_DROPPED = 2  # constraints dropped at once
+MOST_TRIES = 64  # sets of constraints tried
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that makes the problem feasible, and the problem as it then is."""
+
+    text: str
+    problem: Problem
+
+
+def remedies(loaded: Loaded, objective: Objective, constraints: Constraints) -> tuple[Remedy, ...]:
+    """The smallest change of each kind that lets a placement be found."""
+    found = [*_fewer_constraints(loaded, objective, constraints)]
+    try:
+        problem = loaded.problem(objective, constraints)
+    except Infeasible:
+        return tuple(found)
+    found.extend(_more_memory(problem))
+    found.extend(_another_device(loaded, objective, constraints))
+    return tuple(found)
+
+
+def first_feasible(problem: Problem) -> Solution | None:
+    """Some placement that works, quickly; None if none was found."""
+    search = Search(problem, Budget(evaluations=20_000), solver="feasibility")
+    for member in (Single(), Split(), Balanced(), FitMemory(), HfSequential()):
+        search.try_solver(member)
+        if search.best is not None:
+            return search.solution()
+    climb_to_fit(search)
+    return search.solution() if search.best is not None else None
+
+
+def _more_memory(problem: Problem) -> Iterator[Remedy]:
+    """Least memory to add to each single device."""
+    for d, device in enumerate(problem.cluster):
+        found = first_feasible(problem.with_memory(device.name, UNLIMITED_BYTES))
+        if found is None:
+            continue
+        low = device.usable_bytes  # known not to suffice
+        high = int(simulate(problem.with_memory(device.name, UNLIMITED_BYTES), found.placement).peak_bytes[d])
+        while high - low > max(1, int(CLOSE * (high - device.usable_bytes))):
+            middle = (low + high) // 2
+            better = first_feasible(problem.with_memory(device.name, middle))
+            if better is None:
+                low = middle
+            else:
+                high = middle
+        changed = problem.with_memory(device.name, high)
+        extra = high - device.usable_bytes
+        yield Remedy(f"{format_bytes(extra)} more on {device.name} ({extra} bytes)", changed)
+
+
+def _another_device(loaded: Loaded, objective: Objective, constraints: Constraints) -> Iterator[Remedy]:
+    """Letting the CPU take part, where it does not yet."""
+    if any(device.is_host for device in loaded.cluster):
+        return
+    try:
+        problem = loaded.on(add_host(loaded.cluster)).problem(objective, constraints)
+    except SteadError:
+        return
+    if first_feasible(problem) is not None:
+        yield Remedy("allow the cpu: add it to --devices", problem)
+
+
+def _fewer_constraints(loaded: Loaded, objective: Objective, constraints: Constraints) -> Iterator[Remedy]:
+    """All smallest sets of constraints whose absence helps."""
+    items = constraints.items()
+    tries = 0
+    for size in range(1, MOST_DROPPED + 1):
+        helped = False
+        for dropped in combinations(range(len(items)), size):
+            tries += 1
+            if tries > MOST_TRIES:
+                return
+            kept = Constraints.of(item for number, item in enumerate(items) if number not in dropped)
+            try:
+                problem = loaded.problem(objective, kept)
+            except Infeasible:
+                continue
+            if first_feasible(problem) is not None:
+                helped = True
+                names = ", ".join(_spelled(*items[number]) for number in dropped)
+                yield Remedy(f"drop {names}", problem)
+        if helped:
+            return
+
+
+def _spelled(field: str, value: object) -> str:
+    """A constraint as the command line spells it."""
+    assert isinstance(value, tuple)
+    return f"--{field} {(',' if field == 'colocate' else '=').join(value)}"

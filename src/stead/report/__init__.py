@@ -1,0 +1,26 @@
+"""What a plan means: facts, and their rendering as text and as a page."""
+
+from stead.report.facts import (
+    Alternative,
+    DeviceFacts,
+    OperatorReport,
+    Report,
+    RuleFacts,
+    explain,
+    explain_operators,
+)
+from stead.report.html import page
+from stead.report.text import operator_text, summary
+
+__all__ = [
+    "Alternative",
+    "DeviceFacts",
+    "OperatorReport",
+    "Report",
+    "RuleFacts",
+    "explain",
+    "explain_operators",
+    "operator_text",
+    "page",
+    "summary",
+]

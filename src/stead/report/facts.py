@@ -1,0 +1,281 @@
+"""explain(): the numbers that explain a plan. Nothing here prints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.costs import Source
+from stead.errors import BadInput
+from stead.graph import Graph
+from stead.problem import Placement, Problem, matching
+from stead.sim import simulate, simulate_many
+
+if TYPE_CHECKING:
+    from stead.plan import Plan
+
+DOES_NOT_MATTER = 0.02  # a rule within this share of the plan means that the placement hardly matters
+MOST_OPERATORS_EXPLAINED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What one device does in a plan."""
+
+    name: str
+    model: str
+    kind: str
+    operators: int
+    weight_bytes: int
+    peak_bytes: int
+    limit_bytes: int
+    compute_seconds: float
+    received_seconds: float
+    sent_seconds: float
+
+    @property
+    def busy_seconds(self) -> float:
+        """Compute and transfers together."""
+        return self.compute_seconds + self.received_seconds + self.sent_seconds
+
+    @property
+    def headroom_bytes(self) -> int:
+        """Memory left at the peak; negative means that it does not fit."""
+        return self.limit_bytes - self.peak_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """One baseline beside the plan."""
+
+    name: str
+    objective_seconds: float | None
+    reason: str
+    times_plan: float  # inf where there is no value
+    weight_bytes: tuple[int, ...]  # [device]; empty where there is no placement
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a summary or a page needs."""
+
+    objective: str
+    unit: str
+    objective_seconds: float
+    bound_seconds: float
+    bound_name: str
+    gap: float
+    feasible: bool
+    problems: tuple[str, ...]
+    solver: str
+    found_by: str
+    evaluations: int
+    elapsed_seconds: float
+    interrupted: bool
+    source: str
+    devices: tuple[DeviceFacts, ...]
+    changes: int  # tensors sent from one device to another
+    rules: tuple[RuleFacts, ...]
+    operators: int
+    tensors: int
+    weight_bytes: int
+    flops: float
+
+    @property
+    def bottleneck(self) -> DeviceFacts:
+        """The device with the most to do."""
+        return max(self.devices, key=lambda device: device.busy_seconds)
+
+    @property
+    def used(self) -> tuple[DeviceFacts, ...]:
+        """Devices that hold an operator."""
+        return tuple(device for device in self.devices if device.operators)
+
+    @property
+    def best_rule(self) -> RuleFacts | None:
+        """The baseline with the least seconds."""
+        valued = [rule for rule in self.rules if rule.objective_seconds is not None]
+        return min(valued, key=lambda rule: rule.objective_seconds or 0.0, default=None)
+
+    @property
+    def placement_matters(self) -> bool:
+        """Whether every simple rule loses by more than a few percent."""
+        best = self.best_rule
+        return best is None or best.times_plan > 1 + DOES_NOT_MATTER
+
+
+def explain(plan: Plan) -> Report:
+    """The facts of a plan: devices, transfers, bound, and every baseline beside it."""
+    problem, solution, trace = plan.problem, plan.solution, plan.trace
+    graph = problem.graph
+    weights = resident_weights(problem, plan.placement)
+    devices = tuple(
+        DeviceFacts(
+            name=device.name,
+            model=device.model,
+            kind=device.kind,
+            operators=int((plan.placement.devices == d).sum()),
+            weight_bytes=weights[d],
+            peak_bytes=int(trace.peak_bytes[d]),
+            limit_bytes=device.usable_bytes,
+            compute_seconds=float(trace.compute_seconds[d]),
+            received_seconds=float(trace.received_seconds[d]),
+            sent_seconds=float(trace.sent_seconds[d]),
+        )
+        for d, device in enumerate(problem.cluster)
+    )
+    rules = tuple(
+        RuleFacts(
+            name=rule.name,
+            objective_seconds=rule.objective_seconds,
+            reason=rule.reason,
+            times_plan=_ratio(rule.objective_seconds, solution.objective_seconds),
+            weight_bytes=() if rule.placement is None else resident_weights(problem, rule.placement),
+            changes=0
+            if rule.placement is None
+            else transfer_count(graph, rule.placement.devices, len(devices)),
+        )
+        for rule in plan.baselines
+    )
+    return Report(
+        objective=problem.objective.describe(),
+        unit=problem.objective.unit,
+        objective_seconds=solution.objective_seconds,
+        bound_seconds=solution.bound_seconds,
+        bound_name=solution.bound_name,
+        gap=solution.gap,
+        feasible=trace.feasible,
+        problems=tuple(str(one) for one in trace.problems),
+        solver=solution.solver,
+        found_by=solution.found_by,
+        evaluations=solution.evaluations,
+        elapsed_seconds=solution.elapsed_seconds,
+        interrupted=solution.interrupted,
+        source=problem.costs.source.label,
+        devices=devices,
+        changes=transfer_count(graph, plan.placement.devices, len(devices)),
+        rules=rules,
+        operators=len(graph),
+        tensors=graph.tensor_count,
+        weight_bytes=int(graph.weight_bytes.sum()),
+        flops=float(graph.flops.sum()),
+    )
+
+
+def resident_weights(problem: Problem, placement: Placement) -> tuple[int, ...]:  # [device]
+    """Bytes of weights on each device, tied weights once per device."""
+    graph, count = problem.graph, len(problem.cluster)
+    users = np.diff(graph.weight_user_first)
+    weight = np.repeat(np.arange(len(users)), users)
+    pairs = np.unique(weight * count + placement.devices[graph.weight_users])
+    held = np.zeros(count, dtype=np.int64)
+    np.add.at(held, pairs % count, graph.weight_bytes[pairs // count])
+    return tuple(held.tolist())
+
+
+def transfer_count(graph: Graph, devices: NDArray[np.uint8], count: int) -> int:
+    """Tensors sent between `count` devices, one per receiving device."""
+    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    target = devices[graph.readers].astype(np.int64)
+    away = target != devices[graph.tensor_producer[tensor]]
+    return len(np.unique(tensor[away] * count + target[away]))
+
+
+def _ratio(value: float | None, of: float) -> float:
+    if value is None:
+        return math.inf
+    return value / of if of > 0 else (1.0 if value == 0 else math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What would happen if an operator (and its unit) stood on a device."""
+
+    device: str
+    seconds: float  # of the operator there
+    objective_seconds: float  # of the whole plan, re-simulated; inf where it does not work
+    change_seconds: float  # against the plan
+    reason: str  # unsupported | pinned | memory | transfer > gain | slower there | no change | better
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """Why one operator is where it is."""
+
+    name: str
+    kind: str
+    module: str
+    device: str
+    source: str
+    unit_size: int  # operators that must move along
+    alternatives: tuple[Alternative, ...]  # [device]
+
+
+def explain_operators(plan: Plan, name: str) -> tuple[OperatorReport, ...]:
+    """Every operator that fits a name, pattern or module path, each with all devices re-simulated."""
+    found = matching(plan.problem.graph, name)
+    if len(found) > MOST_OPERATORS_EXPLAINED:
+        raise BadInput(f"{len(found)} operators fit {name!r}; name at most {MOST_OPERATORS_EXPLAINED}")
+    return tuple(_operator(plan, int(v)) for v in found)
+
+
+def _operator(plan: Plan, v: int) -> OperatorReport:
+    problem, graph = plan.problem, plan.problem.graph
+    here = int(plan.placement.devices[v])
+    unit = problem.units == problem.units[v]
+    rows = np.repeat(plan.placement.devices[None, :], len(problem.cluster), axis=0)
+    for d in range(len(problem.cluster)):
+        rows[d, unit] = d
+    scores = simulate_many(problem, rows)
+    base = float(scores.seconds[here])
+    alternatives = []
+    for d, device in enumerate(problem.cluster.names):
+        total = float(scores.seconds[d]) if scores.feasible[d] else math.inf
+        alternatives.append(
+            Alternative(
+                device=device,
+                seconds=float(problem.costs.seconds[v, d]),
+                objective_seconds=total,
+                change_seconds=total - base,
+                reason="here"
+                if d == here
+                else _reason(plan, unit, v, d, total - base, int(scores.status[d])),
+            )
+        )
+    return OperatorReport(
+        name=graph.operator_names[v],
+        kind=graph.kinds[v],
+        module=graph.modules[v],
+        device=problem.cluster.names[here],
+        source=Source(int(problem.costs.sources[v, here])).label,
+        unit_size=int(unit.sum()),
+        alternatives=tuple(alternatives),
+    )
+
+
+def _reason(plan: Plan, unit: NDArray[np.bool_], v: int, d: int, change: float, status: int) -> str:
+    """The one word that tells why an operator is not on device d, checked by the move itself."""
+    problem = plan.problem
+    if not np.isfinite(problem.costs.seconds[unit, d]).all():
+        return "unsupported"
+    if not problem.allowed[v, d]:
+        return "pinned"
+    if status == 1:
+        moved = plan.placement.devices.copy()
+        moved[unit] = d
+        short = simulate(problem, Placement(problem, moved)).problems
+        return "memory: " + "; ".join(str(one) for one in short)
+    if not math.isfinite(change):
+        return "no route"
+    if change < 0:
+        return "better"
+    if change == 0:
+        return "no change"
+    here = plan.placement.devices[v]
+    gain = float(problem.costs.seconds[unit, here].sum() - problem.costs.seconds[unit, d].sum())
+    return "transfer > gain" if gain > 0 else "slower there" if gain < 0 else "transfer"

@@ -1,0 +1,229 @@
+"""A plan as one self-contained page: verdict, baselines, time line, memory. No script, no network."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.cluster.units import format_bytes, format_seconds
+from stead.report.facts import Report, explain
+from stead.report.text import summary
+from stead.sim import Curve, Timeline
+
+if TYPE_CHECKING:
+    from stead.plan import Plan
+
+WIDTH = 960  # of pictures, in pixels
+LEFT = 110  # room for names
+ROW = 26
+MOST_BARS = 6000  # operators drawn; more are merged into runs
+MOST_PAIRS = 24  # pairs of devices whose transfers are drawn
+MOST_STEPS = 3000  # of a memory curve
+COLOURS = ("#2f6fde", "#e07b39", "#3a9d5d", "#b0539f", "#c2a12b", "#4aa7b5", "#c94f4f", "#7a6bd1")
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #667085; --line: #d7dce3; --paper: #ffffff; --wash: #f4f6f9; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ee; --soft: #9aa4b2; --line: #333c48; --paper: #14181e; --wash: #1c222a; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1000px;
+  margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+.verdict { font-size: 2rem; font-weight: 600; } .soft { color: var(--soft); }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: right; padding: .25rem .6rem;
+  border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child { text-align: left; } th { font-weight: 600; color: var(--soft); }
+svg { width: 100%; height: auto; background: var(--wash); border-radius: 6px; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .tick { fill: var(--soft); }
+pre { background: var(--wash); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: 12.5px; }
+"""
+
+
+def page(plan: Plan) -> str:
+    """The whole page as text."""
+    report = explain(plan)
+    parts = [
+        _verdict(plan, report),
+        "<h2>Beside the simple rules</h2>" + _rules(report),
+        "<h2>Devices</h2>" + _devices(report),
+    ]
+    if plan.trace.timeline is not None:
+        parts.append("<h2>Time line</h2>" + _timeline(plan.trace.timeline))
+        if plan.trace.timeline.execution != "offload":
+            parts.append("<h2>Memory over time</h2>" + _memory(plan, plan.trace.timeline.makespan_ticks))
+    parts.append(f"<h2>As text</h2><pre>{escape(summary(report))}</pre>")
+    title = escape(f"{plan.problem.graph.name} on {', '.join(plan.problem.cluster.names)}")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _verdict(plan: Plan, report: Report) -> str:
+    proof = (
+        "proved optimal"
+        if report.gap == 0 and report.bound_seconds > 0
+        else f"gap {report.gap * 100:.1f} %: no placement is below {format_seconds(report.bound_seconds)}"
+        f" ({escape(report.bound_name)})"
+    )
+    matters = (
+        "" if report.placement_matters else " Placement does not matter here: a simple rule is within 2 %."
+    )
+    return (
+        f"<h1>{escape(plan.problem.graph.name)}</h1>"
+        f'<p class="soft">{escape(report.objective)} on {escape(", ".join(plan.problem.cluster.names))}; '
+        f"costs {escape(report.source)}</p>"
+        f'<p><span class="verdict">{format_seconds(report.objective_seconds)}</span> per {report.unit}, '
+        f"{proof}.{matters}</p>"
+    )
+
+
+def _rules(report: Report) -> str:
+    """One bar per rule, the plan first, the bound as a dashed line."""
+    rows = [("plan", report.objective_seconds, "", COLOURS[0])]
+    valued = [rule for rule in report.rules if rule.objective_seconds is not None]
+    for rule in sorted(valued, key=lambda rule: rule.objective_seconds or 0.0):
+        rows.append((rule.name, rule.objective_seconds or 0.0, f"{rule.times_plan:.2f}x", "#98a2b3"))
+    rows.extend(
+        (rule.name, 0.0, rule.reason[:100], "") for rule in report.rules if rule.objective_seconds is None
+    )
+    left, right = 170, 170
+    longest = max(max(row[1] for row in rows), 1e-30)
+    scale = (WIDTH - left - right) / longest
+    bars = []
+    for number, (name, seconds, note, colour) in enumerate(rows):
+        y = number * ROW
+        bars.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{escape(name)}</text>')
+        if colour:
+            bars.append(
+                f'<rect x="{left}" y="{y + 5}" width="{seconds * scale:.1f}" height="16" rx="2" fill="{colour}"/>'
+            )
+            label = f"{format_seconds(seconds)} {note}".strip()
+            bars.append(f'<text x="{left + seconds * scale + 6:.1f}" y="{y + 17}">{label}</text>')
+        else:
+            bars.append(f'<text class="tick" x="{left}" y="{y + 17}">{escape(note)}</text>')
+    x = left + report.bound_seconds * scale
+    dashed = (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{(len(valued) + 1) * ROW}" stroke="#c94f4f" stroke-dasharray="4 3">'
+        f"<title>no placement can be better: {format_seconds(report.bound_seconds)}</title></line>"
+        if report.bound_seconds > 0
+        else ""
+    )
+    return f'<svg viewBox="0 0 {WIDTH} {len(rows) * ROW + 6}">{"".join(bars)}{dashed}</svg>'
+
+
+def _devices(report: Report) -> str:
+    titles = ("device", "operators", "compute", "received", "sent", "peak", "limit")
+    head = f"<tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr>"
+    rows = "".join(
+        f"<tr><td>{escape(device.name)}{f' ({escape(device.model)})' if device.model else ''}</td>"
+        f"<td>{device.operators}</td><td>{format_seconds(device.compute_seconds)}</td>"
+        f"<td>{format_seconds(device.received_seconds)}</td><td>{format_seconds(device.sent_seconds)}</td>"
+        f"<td>{format_bytes(device.peak_bytes)}</td>"
+        f"<td>{'none' if device.limit_bytes >= 2**60 else format_bytes(device.limit_bytes)}</td></tr>"
+        for device in report.devices
+    )
+    return f"<table>{head}{rows}</table>"
+
+
+def _timeline(timeline: Timeline) -> str:
+    """Operators by device and transfers by pair of devices."""
+    names, moved = timeline.problem.cluster.names, timeline.transfers
+    end = max(timeline.makespan_ticks, 1)
+    scale = (WIDTH - LEFT - 20) / end
+    drawn = []
+    for d, name in enumerate(names):
+        drawn.append(_lane_name(d, name))
+        for begin, finish, label in _runs(timeline, np.flatnonzero(timeline.devices == d)):
+            drawn.append(_bar(begin, finish, d, scale, COLOURS[d % len(COLOURS)], label))
+    pairs = sorted(set(zip(moved.source.tolist(), moved.target.tolist(), strict=True)))[:MOST_PAIRS]
+    for lane, (source, target) in enumerate(pairs, start=len(names)):
+        drawn.append(_lane_name(lane, f"{names[source]} → {names[target]}"))
+        for x in np.flatnonzero((moved.source == source) & (moved.target == target))[:MOST_BARS].tolist():
+            label = timeline.problem.graph.tensor_names[moved.tensor[x]]
+            begin, arrive = int(moved.begin_ticks[x]), int(moved.arrive_ticks[x])
+            drawn.append(_bar(begin, arrive, lane, scale, "#98a2b3", label))
+    height = (len(names) + len(pairs)) * ROW
+    return f'<svg viewBox="0 0 {WIDTH} {height + 22}">{"".join(drawn)}{_axis(end, scale, height)}</svg>'
+
+
+def _runs(timeline: Timeline, operators: NDArray[np.int64]) -> list[tuple[int, int, str]]:
+    """(begin, end, label) of operators, back-to-back ones merged where there are too many to draw."""
+    start, finish = timeline.start_ticks, timeline.finish_ticks
+    order = operators[np.argsort(start[operators], kind="stable")]
+    if len(order) <= MOST_BARS:
+        names = timeline.problem.graph.operator_names
+        return [(int(start[v]), int(finish[v]), names[v]) for v in order if finish[v] > start[v]]
+    runs = np.array_split(order, MOST_BARS)
+    return [(int(start[run].min()), int(finish[run].max()), f"{len(run)} operators") for run in runs]
+
+
+def _lane_name(lane: int, name: str) -> str:
+    return f'<text x="{LEFT - 8}" y="{lane * ROW + 17}" text-anchor="end">{escape(name)}</text>'
+
+
+def _bar(begin: int, end: int, lane: int, scale: float, colour: str, label: str) -> str:
+    width = max((end - begin) * scale, 0.4)
+    title = f"{escape(label)}: {format_seconds((end - begin) / 1e12)} from {format_seconds(begin / 1e12)}"
+    return (
+        f'<rect x="{LEFT + begin * scale:.2f}" y="{lane * ROW + 5}" width="{width:.2f}" height="16" '
+        f'fill="{colour}" stroke="var(--paper)" stroke-width=".3"><title>{title}</title></rect>'
+    )
+
+
+def _axis(end: int, scale: float, height: int) -> str:
+    marks = [end * part // 4 for part in range(5)]
+    return "".join(
+        f'<text class="tick" x="{LEFT + mark * scale:.1f}" y="{height + 15}" '
+        f'text-anchor="{"end" if mark == end else "middle"}">{format_seconds(mark / 1e12)}</text>'
+        for mark in marks
+    )
+
+
+def _memory(plan: Plan, makespan: int) -> str:
+    """One step curve per used device, its limit as a dashed line."""
+    height, end = 90, max(makespan, 1)
+    scale = (WIDTH - LEFT - 20) / end
+    pictures = []
+    for d, device in enumerate(plan.problem.cluster):
+        if not (plan.placement.devices == d).any():
+            continue
+        curve = plan.trace.memory_curve(device.name)
+        peak = int(curve.bytes.max(initial=0))
+        limited = device.usable_bytes < 2**60
+        top = max(peak, device.usable_bytes if limited else 1, 1)
+        limit = height - device.usable_bytes / top * height
+        dashed = (
+            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{limit + 8:.1f}" y2="{limit + 8:.1f}" stroke="#c94f4f" '
+            f'stroke-dasharray="4 3"/>'
+            if limited
+            else ""
+        )
+        colour = COLOURS[d % len(COLOURS)]
+        pictures.append(
+            f'<svg viewBox="0 0 {WIDTH} {height + 30}" style="margin-bottom:.5rem">'
+            f'<text x="{LEFT - 8}" y="20" text-anchor="end">{escape(device.name)}</text>'
+            f'<text class="tick" x="{LEFT - 8}" y="38" text-anchor="end">{format_bytes(peak)}</text>'
+            f'<polygon points="{_steps(curve, end, scale, height / top, height)}" fill="{colour}" '
+            f'fill-opacity=".35" stroke="{colour}"/>{dashed}{_axis(end, scale, height + 10)}</svg>'
+        )
+    return "".join(pictures)
+
+
+def _steps(curve: Curve, end: int, scale: float, unit: float, height: int) -> str:
+    """Corners of a step curve, at most a few thousand of them: of each bunch of steps the highest stays."""
+    keep = np.arange(len(curve.at))
+    if len(keep) > MOST_STEPS:
+        keep = np.unique([chunk[curve.bytes[chunk].argmax()] for chunk in np.array_split(keep, MOST_STEPS)])
+    floor = height + 8
+    corners = [f"{LEFT},{floor}"]
+    level = 0.0
+    for at, size in zip(curve.at[keep].tolist(), curve.bytes[keep].tolist(), strict=True):
+        x = LEFT + min(at, end) * scale
+        corners += [f"{x:.1f},{floor - level:.1f}", f"{x:.1f},{floor - size * unit:.1f}"]
+        level = size * unit
+    corners += [f"{LEFT + end * scale:.1f},{floor - level:.1f}", f"{LEFT + end * scale:.1f},{floor}"]
+    return " ".join(corners)

@@ -1,0 +1,155 @@
+"""Facts and their rendering."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from stead.api import place_problem
+from stead.cluster import Cluster, Device, link_all
+from stead.costs import Costs
+from stead.errors import BadInput
+from stead.graph import GraphBuilder
+from stead.plan import Plan
+from stead.problem import Constraints, Latency, Placement, Problem, Throughput
+from stead.report import explain, explain_operators, operator_text, page, summary
+from stead.report.chrome import chrome_trace
+from stead.sim import simulate
+from stead.solvers import Budget, Solution
+from stead.testing import chain3, diamond, two_towers
+
+
+def given_plan(problem: Problem, devices: list[int]) -> Plan:
+    """A plan with a placement of one's own."""
+    placement = Placement(problem, devices)
+    return Plan(problem, Solution(placement, simulate(problem, placement).objective_seconds))
+
+
+def test_the_facts_of_a_plan_are_those_of_its_trace() -> None:
+    report = explain(given_plan(two_towers(), [0, 1, 0, 1, 0]))
+    assert (report.objective_seconds, report.changes) == (7.5, 1)
+    assert sorted((device.operators, device.compute_seconds) for device in report.devices) == [
+        (2, 4.0),
+        (3, 5.0),
+    ]
+
+
+def test_a_tensor_sent_to_two_readers_on_one_device_counts_once() -> None:
+    assert explain(given_plan(diamond(), [0, 1, 1, 0])).changes == 3
+
+
+def test_placement_matters_only_where_every_rule_loses() -> None:
+    assert not explain(place_problem(chain3())).placement_matters
+    plan = place_problem(two_towers())
+    lone = Plan(
+        plan.problem, plan.solution, tuple(rule for rule in plan.baselines if rule.name.startswith("single"))
+    )
+    assert explain(lone).placement_matters
+
+
+def test_the_summary_says_when_placement_does_not_matter() -> None:
+    assert "placement does not matter here" in summary(explain(place_problem(chain3())))
+
+
+def test_moving_an_operator_costs_what_the_simulator_says() -> None:
+    plan = given_plan(two_towers(), [0, 1, 0, 1, 0])
+    for operator in plan.problem.graph.operators():
+        (report,) = explain_operators(plan, operator.name)
+        for d, one in enumerate(report.alternatives):
+            moved = plan.placement.devices.copy()
+            moved[operator.index] = d
+            expected = simulate(plan.problem, Placement(plan.problem, moved)).objective_seconds - 7.5
+            assert one.change_seconds == pytest.approx(expected, abs=1e-12)
+
+
+def reason(problem: Problem, devices: list[int], name: str, device: str) -> str:
+    (report,) = explain_operators(given_plan(problem, devices), name)
+    return next(one.reason for one in report.alternatives if one.device == device)
+
+
+def uneven(**options: object) -> Problem:
+    """a -> b; b runs twice as fast on d1, which a tensor reaches in 10 s; each weighs 10 bytes."""
+    build = GraphBuilder()
+    a = build.operator("a")
+    x = build.tensor(a, size_bytes=10)
+    b = build.operator("b", reads=[x])
+    build.weight("wa", size_bytes=10, users=[a])
+    build.weight("wb", size_bytes=10, users=[b])
+    graph = build.build()
+    small = options.pop("small", 10**9)
+    cluster = Cluster(
+        (Device("d0", memory_bytes=10**9), Device("d1", memory_bytes=small)),  # type: ignore[arg-type]
+        link_all(["d0", "d1"], bytes_per_second=1.0),
+    )
+    seconds = np.array([[1.0, options.pop("a_there", 2.0)], [2.0, 1.0]])
+    return Problem(graph, cluster, Costs(graph, cluster, seconds), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "expected"),
+    [
+        (uneven(), "b", "transfer > gain"),
+        (uneven(), "a", "slower there"),
+        (uneven(a_there=math.inf), "a", "unsupported"),
+        (uneven(constraints=Constraints(pin=(("a", "d0"),))), "a", "pinned"),
+        (uneven(small=5), "b", "memory: d1 is short by"),
+    ],
+)
+def test_every_reason_is_the_right_one(problem: Problem, name: str, expected: str) -> None:
+    assert reason(problem, [0, 0], name, "d1").startswith(expected)
+
+
+def test_a_pattern_that_fits_too_much_is_refused() -> None:
+    build = GraphBuilder()
+    for v in range(300):
+        build.operator(f"v{v}")
+    graph = build.build()
+    cluster = Cluster((Device("d0"),))
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((300, 1))))
+    with pytest.raises(BadInput, match="300 operators fit"):
+        explain_operators(given_plan(problem, [0] * 300), "*")
+
+
+def test_operator_text_names_every_device() -> None:
+    (report,) = explain_operators(given_plan(two_towers(), [0, 1, 0, 1, 0]), "head")
+    text = operator_text(report)
+    assert "head (no kind) is on d0" in text
+    assert "here: whole plan 7.50 s" in text
+
+
+@pytest.mark.parametrize(
+    "objective", [Latency(), Latency(execution="sequential"), Throughput(), Throughput(microbatches=3)]
+)
+def test_a_page_is_whole_and_calls_nobody(objective: object) -> None:
+    text = page(place_problem(two_towers(objective), budget=Budget(evaluations=200)))  # type: ignore[arg-type]
+    assert text.startswith("<!doctype html>")
+    assert text.rstrip().endswith("</html>")
+    assert "http" not in text
+    assert "<script" not in text
+
+
+def test_a_page_escapes_names() -> None:
+    build = GraphBuilder("<b>&")
+    build.operator("<script>alert(1)</script>", flops=1)
+    graph = build.build()
+    cluster = Cluster((Device("d0"),))
+    text = page(place_problem(Problem(graph, cluster, Costs(graph, cluster, np.ones((1, 1))))))
+    assert "<script>" not in text
+    assert "&lt;b&gt;&amp;" in text
+
+
+def test_trace_events_do_not_overlap_within_a_thread() -> None:
+    events = chrome_trace(given_plan(two_towers(), [0, 1, 0, 1, 0]).trace)["traceEvents"]
+    lanes: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            lanes.setdefault((event["pid"], event["tid"]), []).append(
+                (event["ts"], event["ts"] + event["dur"])
+            )
+    assert len(lanes) == 3
+    for spans in lanes.values():
+        spans.sort()
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))

@@ -1,0 +1,73 @@
+"""Remedies: what is printed makes the problem feasible, and a little less of it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stead.cluster import Cluster, Device, link_all
+from stead.errors import Infeasible
+from stead.graph import Graph, GraphBuilder
+from stead.loading import Loaded, load
+from stead.problem import Constraints, Latency
+from stead.remedies import first_feasible, remedies
+from stead.solvers import Budget
+from stead.solvers.portfolio import Auto
+
+RATE = {"fp32": 1e12}
+
+
+def weighted_chain(sizes: list[int]) -> Graph:
+    build = GraphBuilder("chain")
+    tensor = None
+    for v, size in enumerate(sizes):
+        operator = build.operator(f"v{v}", reads=[] if tensor is None else [tensor], flops=1e9)
+        tensor = build.tensor(operator, size_bytes=8)
+        build.weight(f"w{v}", size_bytes=size, users=[operator])
+    return build.build()
+
+
+def two_devices(first: int, second: int) -> Cluster:
+    devices = (
+        Device("a", memory_bytes=first, flops_per_second=RATE, bytes_per_second=1e9),
+        Device("b", memory_bytes=second, flops_per_second=RATE, bytes_per_second=1e9),
+    )
+    return Cluster(devices, link_all(["a", "b"], bytes_per_second=1e9))
+
+
+def short_problem(seed: int) -> Loaded:
+    """Weights that exceed both memories by about a tenth."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(500_000, 2_000_000, size=12)
+    half = int(sizes.sum() * 0.45)
+    return load(weighted_chain(sizes.tolist()), two_devices(half, half))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_remedy_works_and_one_percent_less_memory_does_not(seed: int) -> None:
+    loaded = short_problem(seed)
+    with pytest.raises(Infeasible):
+        Auto().solve(loaded.problem(Latency()), Budget())
+    found = remedies(loaded, Latency(), Constraints())
+    assert [one.text.split()[-4:-2] for one in found[:2]] == [["on", "a"], ["on", "b"]]
+    assert "allow the cpu" in found[2].text
+    for one in found:
+        assert Auto().solve(one.problem, Budget(evaluations=5000)) is not None
+    for device, one in zip(("a", "b"), found[:2], strict=True):
+        before = loaded.cluster.devices[loaded.cluster.index(device)].usable_bytes
+        after = one.problem.cluster.devices[one.problem.cluster.index(device)].usable_bytes
+        less = before + int((after - before) * 0.98)
+        assert first_feasible(one.problem.with_memory(device, less)) is None
+
+
+def test_pins_that_contradict_each_other_are_offered_for_dropping() -> None:
+    loaded = load(weighted_chain([10, 10]), two_devices(100, 100))
+    constraints = Constraints(pin=(("v0", "a"), ("v0", "b"), ("v1", "a")))
+    texts = [one.text for one in remedies(loaded, Latency(), constraints)]
+    assert texts == ["drop --pin v0=a", "drop --pin v0=b"]
+
+
+def test_a_forbid_that_leaves_too_little_memory_is_offered_for_dropping() -> None:
+    loaded = load(weighted_chain([60, 60]), two_devices(100, 100))
+    texts = [one.text for one in remedies(loaded, Latency(), Constraints(forbid=(("*", "b"),)))]
+    assert texts[0] == "drop --forbid *=b"
