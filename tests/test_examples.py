@@ -1,0 +1,43 @@
+"""Every example runs and says what it promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def output_of(script: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_runs(script: Path) -> None:
+    assert output_of(script)
+
+
+def test_the_fleet_comes_out_as_published() -> None:
+    text = output_of(ROOT / "examples/uneven_stages.py")
+    assert re.search(r"latency +113\.895 ms   layers per machine \[0, 0, 0, 40, 0\]   gap 0\.0%", text)
+    assert re.search(r"throughput +29\.070 ms   layers per machine \[7, 10, 8, 10, 5\]", text)
+    assert re.search(r"capacity +34\.884 ms   \[4, 12, 8, 12, 4\]", text)
+    assert re.search(r"bandwidth +29\.155 ms   \[7, 9, 9, 10, 5\]", text)
+
+
+@pytest.mark.parametrize("script", ["simulator"])
+def test_a_benchmark_runs_on_a_small_size(script: str) -> None:
+    path = ROOT / "benchmarks" / f"{script}.py"
+    done = subprocess.run(
+        [sys.executable, str(path), "--sizes", "200"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\| 200 \|", done.stdout, re.MULTILINE)
