@@ -103,7 +103,7 @@ void PlacetoGraph::check_acyclic(const PlacetoArrays& given) const {
     }
     for (std::int32_t v = 0; v < operators(); ++v)
         if (need[v] > 0)
-            fail("a cycle: '", given.names[v], "' can never start, because it or an operator it waits for reads itself");
+            fail("a cycle: '", given.names[v], "' can never start, because it or what it waits for reads itself");
 }
 
 void PlacetoGraph::sort_children(const PlacetoArrays& given) {

@@ -92,8 +92,8 @@ public:
     void find_peaks(double* peak_bytes);
 
 private:
-    /// What can be pending for a device, in the order in which it happens at one time. The first two are the removals of
-    /// the specification: of at most one finished operator and one finished transfer the readers are not told yet.
+    /// What can be pending for a device, in the order in which it happens at one time. The first two are the removals
+    /// of the specification: of at most one finished operator and one finished transfer the readers are not told yet.
     enum Event { local_arrival, remote_arrival, bus, run };
     struct Change {
         double at_us, signed_bytes;

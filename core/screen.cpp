@@ -246,7 +246,8 @@ std::vector<Line> lines(std::int64_t bytes) { return std::vector<Line>((bytes + 
 /// Simulates placements exactly, on one thread.
 class ExactTask {
 public:
-    ExactTask(const Problem& problem, const Orders& orders) : problem_(problem), orders_(orders), engine_(problem, false) {}
+    ExactTask(const Problem& problem, const Orders& orders)
+        : problem_(problem), orders_(orders), engine_(problem, false) {}
 
     float operator()(const std::uint8_t* placement) {
         if (find_obstacle(problem_, placement).status != Status::ok) return std::numeric_limits<float>::infinity();

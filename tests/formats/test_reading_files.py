@@ -59,9 +59,9 @@ def test_a_pipe_does_not_block(here, refusal):
 
 def test_binary_garbage_lists_the_known_formats(here, refusal):
     Path("noise.bin").write_bytes(bytes(range(256)) * 20)
-    assert refusal(read, "noise.bin").startswith(
-        "noise.bin: none of the known formats: stead-json (.json .json.gz), msr-fiddle (.json .json.gz)"
-    )
+    told = refusal(read, "noise.bin")
+    assert told.startswith("noise.bin: none of the known formats: stead-json (.json .json.gz), ")
+    assert all(name in told for name in formats())
 
 
 def test_binary_garbage_read_as_a_named_format_tells_the_byte(here, refusal):
@@ -72,10 +72,9 @@ def test_binary_garbage_read_as_a_named_format_tells_the_byte(here, refusal):
 
 
 def test_an_unknown_format_lists_the_known_ones(save, refusal):
-    assert refusal(read, save({}), format="stead-jsn") == (
-        "no format 'stead-jsn'; did you mean 'stead-json'?; "
-        "known: stead-json (.json .json.gz), msr-fiddle (.json .json.gz)"
-    )
+    told = refusal(read, save({}), format="stead-jsn")
+    assert told.startswith("no format 'stead-jsn'; did you mean 'stead-json'")
+    assert all(name in told for name in formats())
 
 
 def test_json_of_another_kind_is_no_known_format(save, refusal):
@@ -180,7 +179,7 @@ def test_contents_count_for_more_than_the_suffix(save, graph_data, input_data):
 
 
 def test_every_built_in_reader_is_listed_under_its_own_name():
-    assert list(formats())[:2] == ["stead-json", "msr-fiddle"]
+    assert {"stead-json", "msr-fiddle"} <= set(formats())
     assert all(reader_of(name).name == name for name in base.READERS)
 
 

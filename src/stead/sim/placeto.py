@@ -102,9 +102,12 @@ def simulate_placeto_many(
     if memory not in ("peak", "off"):
         raise BadInput(f"memory must be 'peak' or 'off', got {memory!r}")
     rows = _device_rows(graph, placements, devices, rows=True)
-    return PlacetoScores(
-        *_native.simulate_placeto_many(graph._core, rows, devices, memory == "peak", threads)
-    )
+    try:
+        return PlacetoScores(
+            *_native.simulate_placeto_many(graph._core, rows, devices, memory == "peak", threads)
+        )
+    except ValueError as error:
+        raise BadInput(str(error)) from None
 
 
 def _node(place: int, node: Sequence[object]) -> PlacetoNode:
