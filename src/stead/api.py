@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from stead.cluster import Cluster
+from stead.costs import Profile
 from stead.errors import BadInput, Infeasible, SteadError
 from stead.formats import Model
 from stead.graph import Graph
@@ -47,15 +49,19 @@ def place(
     seed: int = 0,
     constraints: Constraints | None = None,
     baselines: bool = True,
+    options: Mapping[str, Any] | None = None,
+    profiles: Sequence[Profile] = (),
 ) -> Plan:
     """Find the best placement of a model on devices.
+
+    `options` are those of the model's reader or zoo family, `profiles` measured seconds that correct analytic ones.
 
     >>> from stead.workloads.demo import demo_graph
     >>> plan = place(demo_graph(), "3090,3060", objective="latency", evaluations=200)
     >>> plan.solution.gap < 1
     True
     """
-    loaded = load(model, devices)
+    loaded = load(model, devices, options=options, profiles=profiles)
     wanted = objective_named(objective) if isinstance(objective, str) else objective
     return place_problem(
         loaded.problem(wanted, constraints),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from stead.cluster import Cluster, cluster_from
-from stead.costs import CostSource, Roofline
+from stead.costs import CostSource, Fitted, Profile, Roofline
 from stead.errors import BadInput
 from stead.formats import Model, read
 from stead.graph import Graph
@@ -40,12 +42,19 @@ class Loaded:
         return replace(self, cluster=cluster)
 
 
-def load(model: str | Path | Graph | Model, devices: str | Path | Cluster | None = None) -> Loaded:
-    """Read a model and the devices to place it on; a file that brings its own devices needs no others."""
-    if isinstance(model, Graph):
-        model = Model(model)
-    name = model.graph.name if isinstance(model, Model) else Path(model).name
-    found = model if isinstance(model, Model) else read(Path(model))
+def load(
+    model: str | Path | Graph | Model,
+    devices: str | Path | Cluster | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    profiles: Sequence[Profile] = (),
+) -> Loaded:
+    """Read a model and the devices to place it on; a file that brings its own devices needs no others.
+
+    `model` is a graph, a file or a name of the zoo such as `zoo:gnmt-8`; `options` are those of its reader or of its
+    family (batch, context, phase, ...). `profiles` replace and correct the costs of the devices they speak about.
+    """
+    found, name = read_model(model, options)
     resolutions: tuple[str, ...] = ()
     text = "" if isinstance(devices, Cluster) else str(devices or "")
     if isinstance(devices, Cluster):
@@ -58,4 +67,23 @@ def load(model: str | Path | Graph | Model, devices: str | Path | Cluster | None
     else:
         raise BadInput(f'{name} says nothing about devices; add --devices, for example --devices "3090,3060"')
     costs: CostSource = found.given if found.given is not None else Roofline()
+    if profiles:
+        costs = Fitted(tuple(profiles), base=costs)
     return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, text)
+
+
+def read_model(
+    model: str | Path | Graph | Model, options: Mapping[str, Any] | None = None
+) -> tuple[Model, str]:
+    """A model, wherever it comes from, and what to call it."""
+    if isinstance(model, Graph):
+        model = Model(model)
+    if isinstance(model, Model):
+        if options:
+            raise BadInput(f"{model.graph.name} is read already; {', '.join(options)} cannot be set any more")
+        return model, model.graph.name
+    if str(model).startswith("zoo:"):
+        from stead.workloads import model_from_zoo
+
+        return model_from_zoo(str(model), **dict(options or {})), str(model)
+    return read(Path(model), options=options), Path(model).name

@@ -222,7 +222,7 @@ def test_contradicting_pins_are_infeasible_with_the_pin_to_drop(
 def test_an_internal_error_is_one_with_one_line(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
 
     monkeypatch.setattr("stead.loading.read", broken)

@@ -11,17 +11,23 @@ if TYPE_CHECKING:
     from stead.report.checkup import Checkup
 
 
-def doctor(model: options.Model, devices: options.Devices = None, json: options.Json = False) -> int:
+def doctor(
+    model: options.Model,
+    devices: options.Devices = None,
+    batch: options.Batch = None,
+    context: options.Context = None,
+    phase: options.Phase = None,
+    read: options.Read = None,
+    json: options.Json = False,
+) -> int:
     """Look at a model without placing it: size, kinds of operators, what each device could run."""
     import sys
-    from pathlib import Path
 
     from stead.cli.output import print_json
-    from stead.formats import read
-    from stead.loading import load
+    from stead.loading import load, read_model
     from stead.report.checkup import checkup
 
-    found = read(Path(model))
+    found, _ = read_model(model, options.model_options(batch, context, phase, read))
     for note in found.notes:
         print(f"stead: note: {note}", file=sys.stderr)
     if devices is None and found.cluster is None:

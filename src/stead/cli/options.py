@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from stead.costs import Profile
     from stead.problem import Constraints, Objective
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A graph file; `stead formats` lists what can be read.")
+    str, typer.Argument(metavar="MODEL", help="A file (`stead formats` lists which), or zoo:NAME (`stead zoo`).")
 ]
 Devices = Annotated[
     str | None,
     typer.Option(
         "--devices", "-d", metavar="D", help='"3090,3060", "2x A100-80GB + cpu", auto, or a TOML/JSON file.'
     ),
+]
+Batch = Annotated[int | None, typer.Option(help="Of models read from a configuration or the zoo.")]
+Context = Annotated[int | None, typer.Option(help="Tokens, for language models.")]
+Phase = Annotated[str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")]
+Read = Annotated[
+    list[str] | None, typer.Option("--read", metavar="OPTION=VALUE", help="Any option of the model's reader.")
+]
+Profiles = Annotated[
+    list[str] | None,
+    typer.Option("--profile", metavar="FILE@DEV", help="Measured seconds for a device name, model or kind."),
 ]
 ObjectiveName = Annotated[
     str | None,
@@ -58,6 +69,41 @@ def objective_from(
     if name == "throughput":
         return Throughput(load=load, microbatches=microbatches, schedule=schedule)  # type: ignore[arg-type]
     raise BadInput(f"--objective is latency or throughput, got {name!r}")
+
+
+def model_options(
+    batch: int | None, context: int | None, phase: str | None, read: list[str] | None
+) -> dict[str, Any]:
+    """What the options say about reading the model; only what was given."""
+    given: dict[str, Any] = {"batch": batch, "context": context, "phase": phase}
+    return {key: value for key, value in given.items() if value is not None} | settings("--read", read)
+
+
+def settings(option: str, given: list[str] | None) -> dict[str, str]:
+    """OPTION=VALUE pairs."""
+    from stead.errors import BadInput
+
+    pairs = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise BadInput(f"{option} needs OPTION=VALUE, got {text!r}")
+        pairs[key] = value
+    return pairs
+
+
+def profiles_from(given: list[str] | None) -> list[Profile]:
+    """Profiles given as FILE@DEVICE."""
+    from stead.costs import read_profile
+    from stead.errors import BadInput
+
+    found = []
+    for text in given or ():
+        path, at, device = text.rpartition("@")
+        if not (path and at and device):
+            raise BadInput(f"--profile needs FILE@DEVICE, got {text!r}")
+        found.append(read_profile(path, device=device))
+    return found
 
 
 def constraints_from(

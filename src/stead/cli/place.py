@@ -20,6 +20,9 @@ INFEASIBLE = 3
 def place(
     model: options.Model,
     devices: options.Devices = None,
+    batch: options.Batch = None,
+    context: options.Context = None,
+    phase: options.Phase = None,
     objective: options.ObjectiveName = None,
     execution: options.Execution = "dataflow",
     policy: options.Policy = "fifo",
@@ -36,6 +39,8 @@ def place(
     pin: options.Pin = None,
     forbid: options.Forbid = None,
     colocate: options.Colocate = None,
+    profile: options.Profiles = None,
+    read: options.Read = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the plan.")] = Path(
         "plan.json"
     ),
@@ -45,9 +50,10 @@ def place(
     from stead.loading import load as load_model
     from stead.solvers import solver as solver_named
 
-    loaded = load_model(model, devices)
+    reading = options.model_options(batch, context, phase, read)
+    loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     constraints = options.constraints_from(pin, forbid, colocate)
-    chosen = solver_named(solver, **_settings(settings))
+    chosen = solver_named(solver, **options.settings("--set", settings))
     names = [objective] if objective else ["latency", "throughput"]
     goals = [options.objective_from(name, execution, policy, load, microbatches, schedule) for name in names]
     plans: list[Plan] = []
@@ -59,18 +65,6 @@ def place(
     written = _save(plans, output)
     _print(plans, loaded, written, json)
     return 0
-
-
-def _settings(given: list[str] | None) -> dict[str, Any]:
-    from stead.errors import BadInput
-
-    pairs = {}
-    for text in given or ():
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise BadInput(f"--set needs OPTION=VALUE, got {text!r}")
-        pairs[key] = value
-    return pairs
 
 
 def _placed(

@@ -26,12 +26,17 @@ def simulate(
         ),
     ],
     devices: options.Devices = None,
+    batch: options.Batch = None,
+    context: options.Context = None,
+    phase: options.Phase = None,
     objective: options.ObjectiveName = "latency",
     execution: options.Execution = "dataflow",
     policy: options.Policy = "fifo",
     load: options.Load = "sum",
     microbatches: options.Microbatches = None,
     schedule: options.Schedule = "gpipe",
+    profile: options.Profiles = None,
+    read: options.Read = None,
     trace: Annotated[Path | None, typer.Option(help="Also write the time line for chrome://tracing.")] = None,
     json: options.Json = False,
 ) -> int:
@@ -44,7 +49,8 @@ def simulate(
     from stead.sim.bounds import best_bound
     from stead.solvers import Solution
 
-    loaded = load_model(model, devices)
+    reading = options.model_options(batch, context, phase, read)
+    loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     goal = options.objective_from(objective or "latency", execution, policy, load, microbatches, schedule)
     problem = loaded.problem(goal)
     given = _placement(problem, model, placement)

@@ -1,7 +1,22 @@
-"""Seconds of operators on devices: analytic, given by a file, measured."""
+"""Seconds of operators on devices: analytic, given by a file, measured, and corrected by measurements."""
 
+from stead.costs.fit import Calibration, Fitted, calibrate
 from stead.costs.given import Given
+from stead.costs.profile import Profile, read_profile, write_profile
 from stead.costs.roofline import Roofline, flop_rate
 from stead.costs.table import Costs, CostSource, Source
 
-__all__ = ["CostSource", "Costs", "Given", "Roofline", "Source", "flop_rate"]
+__all__ = [
+    "Calibration",
+    "CostSource",
+    "Costs",
+    "Fitted",
+    "Given",
+    "Profile",
+    "Roofline",
+    "Source",
+    "calibrate",
+    "flop_rate",
+    "read_profile",
+    "write_profile",
+]

@@ -7,10 +7,10 @@ importing this one stays cheap; other packages add theirs under the entry point 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib import import_module, metadata
-from typing import Protocol
+from typing import Any, Protocol
 
 from stead.cluster import Cluster
 from stead.costs import Given
@@ -18,7 +18,7 @@ from stead.errors import BadInput
 from stead.formats.strict_json import read_bytes, read_json, shown_path, suggestion
 from stead.graph import Graph
 
-__all__ = ["READERS", "Model", "Reader", "formats", "read", "read_json", "reader_of"]
+__all__ = ["READERS", "Model", "Reader", "configured", "formats", "read", "read_json", "reader_of"]
 
 ENTRY_POINTS = "stead.readers"
 READERS: dict[str, str] = {
@@ -26,6 +26,7 @@ READERS: dict[str, str] = {
     "msr-fiddle": "stead.formats.msr_fiddle:MsrFiddle",
 }
 HEAD_BYTES = 2**16
+FOLDER_FILE = "config.json"  # what makes a folder a model
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,15 +57,50 @@ class Reader(Protocol):
         """Read a file; BadInput with path, place and remedy if that is impossible."""
 
 
-def read(path: str | os.PathLike[str], *, format: str = "") -> Model:
+def read(path: str | os.PathLike[str], *, format: str = "", options: Mapping[str, Any] | None = None) -> Model:
     """The model in a file, read by the reader of the named format or by the one that recognises the file.
+
+    `options` are fields of that reader; texts are converted to the type of the field's default.
 
     >>> read("no-such-model.json")
     Traceback (most recent call last):
     stead.errors.BadInput: no-such-model.json: no such file; check the path
     """
     chosen = reader_of(format) if format else _recognise(path)
-    return chosen.read(path)
+    return configured(chosen, options or {}).read(path)
+
+
+def configured(reader: Reader, options: Mapping[str, Any]) -> Reader:
+    """A reader with other options; an option it does not have is an error that names those it has.
+
+    >>> configured(reader_of("msr-fiddle"), {"cost_scale": "1000"}).cost_scale
+    1000.0
+    """
+    if not options:
+        return reader
+    known = {one.name: getattr(reader, one.name) for one in fields(reader)}  # type: ignore[arg-type]
+    for key in options:
+        if key not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise BadInput(f"a {reader.name} file has no option '{key}'{suggestion(key, known)}; {has}")
+    changed = {key: _converted(f"option {key}", value, known[key]) for key, value in options.items()}
+    made: Reader = replace(reader, **changed)  # type: ignore[type-var]
+    return made
+
+
+def _converted(what: str, value: Any, default: Any) -> Any:
+    """A text from a command line as the type of a default."""
+    if not isinstance(value, str) or isinstance(default, str):
+        return value
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[value.lower()]
+        if isinstance(default, Mapping):
+            return {key: int(size) for key, size in (part.split("=") for part in value.split(","))}
+        return value if default is None else type(default)(value)
+    except (ValueError, KeyError):
+        kind = "name=number,..." if isinstance(default, Mapping) else type(default).__name__
+        raise BadInput(f"{what} needs a value such as {kind}, got {value!r}") from None
 
 
 def formats() -> dict[str, Reader]:
@@ -84,6 +120,7 @@ def reader_of(name: str) -> Reader:
 
 def _recognise(path: str | os.PathLike[str]) -> Reader:
     """The reader for a file: by suffix and contents, by contents, or by a suffix that only one reader has."""
+    path = _telling_file(path)
     head = read_bytes(path, most=HEAD_BYTES)
     if not head.strip():
         raise BadInput(f"{shown_path(path)}: the file is empty; write the graph again")
@@ -98,6 +135,12 @@ def _recognise(path: str | os.PathLike[str]) -> Reader:
     raise BadInput(
         f"{shown_path(path)}: none of the known formats: {known}; name the format to see what is wrong"
     )
+
+
+def _telling_file(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The file that tells what a folder of a model holds; any other path as it is."""
+    inside = os.path.join(os.fspath(path), FOLDER_FILE)
+    return inside if os.path.isdir(path) and os.path.isfile(inside) else path
 
 
 def _best(path: str | os.PathLike[str], head: bytes, readers: Sequence[Reader]) -> Reader | None:

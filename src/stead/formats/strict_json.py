@@ -77,7 +77,7 @@ def read_bytes(path: str | os.PathLike[str], *, most: int | None = None) -> byte
                     size = len(data)
             else:
                 data = file.read(min(limit, size))
-    if size > MAX_FILE_BYTES:
+    if most is None and size > MAX_FILE_BYTES:  # the head of a larger file may belong to another format
         raise BadInput(f"{shown_path(path)}: larger than {_gib(MAX_FILE_BYTES)}; coarsen the graph first")
     return data
 

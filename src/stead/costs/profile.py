@@ -1,0 +1,233 @@
+"""Profiles: seconds that somebody measured, by operator name or by kind of operator.
+
+Four kinds of file are understood, told apart by their content:
+
+| file | what is taken |
+|---|---|
+| ONNX Runtime profile (`enable_profiling`) | events of category Node: `<node>_kernel_time`, `dur` in microseconds |
+| torch profiler (`export_chrome_trace`) | complete events of category cpu_op or kernel, by ATen name |
+| OpenVINO counters, as a list of `{"node_name", "node_type", "real_time"}` | executed nodes, microseconds |
+| stead's own: JSON `{"format": "stead.profile", "operators": {name: seconds}}` or CSV `name,seconds` | as given |
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.costs.table import Source
+from stead.errors import BadInput
+from stead.graph import Graph
+
+MOST_BYTES = 2**30
+FORMAT, VERSION = "stead.profile", 1
+_SUFFIXES = re.compile(r"(_kernel_time|_fence_before|_fence_after)$")
+_HASH = re.compile(r"_\d{6,}$")  # decimal hashes that runtimes append to names
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Median seconds of operators on one device (its name, model or kind), and how many samples each has."""
+
+    device: str
+    by_name: Mapping[str, float] = field(default_factory=dict)
+    by_kind: Mapping[str, float] = field(default_factory=dict)
+    samples: Mapping[str, int] = field(default_factory=dict)  # by the same names and kinds
+    source: Source = Source.IMPORTED
+    origin: str = ""  # what kind of file it came from
+
+    def column(self, graph: Graph) -> NDArray[np.float64]:  # [operator]
+        """Seconds of the operators of a graph; NaN where the profile is silent."""
+        by_name = {plain_name(name): seconds for name, seconds in self.by_name.items()}
+        by_kind = {plain_kind(kind): seconds for kind, seconds in self.by_kind.items()}
+        column = np.full(len(graph), np.nan)
+        for v, (name, kind) in enumerate(zip(graph.operator_names, graph.kinds, strict=True)):
+            seconds = by_name.get(plain_name(name))
+            if seconds is None and by_kind:
+                seconds = by_kind.get(plain_kind(kind))
+            if seconds is not None:
+                column[v] = seconds
+        return column
+
+    def unmatched(self, graph: Graph) -> list[str]:
+        """Names in the profile that no operator of the graph, nor anything folded into one, goes by."""
+        known = {plain_name(name) for name in (*graph.operator_names, *graph.folded)}
+        return [name for name in self.by_name if plain_name(name) not in known]
+
+
+def plain_name(name: str) -> str:
+    """A name without what runtimes append to it.
+
+    >>> plain_name("/model/layers.0/MatMul_kernel_time"), plain_name("conv1_123456789")
+    ('/model/layers.0/MatMul', 'conv1')
+    """
+    return _HASH.sub("", _SUFFIXES.sub("", name))
+
+
+def plain_kind(kind: str) -> str:
+    """A kind of operator as all frameworks' spellings of it compare.
+
+    >>> plain_kind("aten::addmm") == plain_kind("aten.addmm.default")
+    True
+    """
+    return kind.replace("::", ".").removesuffix(".default").casefold()
+
+
+def read_profile(path: str | Path, *, device: str) -> Profile:
+    """The profile in a file, for a device given by name, model or kind."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise BadInput(f"{path}: a profile of more than 1 GiB; profile fewer runs")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot read it: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: a profile is text, and this is not") from None
+    if not text.strip():
+        raise BadInput(f"{path}: the profile is empty")
+    if text.lstrip()[0] not in "[{":
+        return _from_csv(text, str(path), device)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: not JSON: {error}") from None
+    return _from_json(data, str(path), device)
+
+
+def write_profile(profile: Profile, path: str | Path) -> None:
+    """Write a profile in stead's own form."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "device": profile.device,
+        "source": profile.source.label,
+        "operators": dict(profile.by_name),
+        "kinds": dict(profile.by_kind),
+        "samples": dict(profile.samples),
+    }
+    try:
+        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _from_json(data: Any, place: str, device: str) -> Profile:
+    if isinstance(data, dict) and data.get("format") == FORMAT:
+        return _own(data, place, device)
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if isinstance(events, list) and events and all(isinstance(event, dict) for event in events):
+        if any(event.get("cat") == "Node" for event in events):
+            return _onnxruntime(events, place, device)
+        if any("node_name" in event for event in events):
+            return _openvino(events, place, device)
+        if any(event.get("cat") in ("cpu_op", "kernel") for event in events):
+            return _torch(events, place, device)
+    raise BadInput(
+        f"{place}: no profile that stead knows; it reads those of ONNX Runtime, OpenVINO, torch and its own"
+    )
+
+
+def _own(data: Mapping[str, Any], place: str, device: str) -> Profile:
+    version = data.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise BadInput(f"{place}: a profile of version {version}; this stead reads up to {VERSION}")
+    tables = {}
+    for key in ("operators", "kinds", "samples"):
+        table = data.get(key, {})
+        if not isinstance(table, dict):
+            raise BadInput(f"{place}: {key} must map names to numbers")
+        tables[key] = {name: _seconds(value, f"{place}: {key}: {name!r}") for name, value in table.items()}
+    source = Source.MEASURED if data.get("source") == "measured" else Source.IMPORTED
+    samples = {name: int(count) for name, count in tables["samples"].items()}
+    return Profile(device, tables["operators"], tables["kinds"], samples, source, "stead profile")
+
+
+def _from_csv(text: str, place: str, device: str) -> Profile:
+    rows = csv.DictReader(io.StringIO(text))
+    if not rows.fieldnames or not {"name", "seconds"} <= set(rows.fieldnames):
+        raise BadInput(f"{place}: a profile in CSV needs the columns name and seconds")
+    samples: dict[str, list[float]] = {}
+    for number, row in enumerate(rows, start=2):
+        samples.setdefault(row["name"] or "", []).append(_seconds(row["seconds"], f"{place}: line {number}"))
+    return _gathered(device, samples, {}, place, "CSV")
+
+
+def _onnxruntime(events: Iterable[Mapping[str, Any]], place: str, device: str) -> Profile:
+    """Kernel times of nodes; the name of an event is the node's with a suffix."""
+
+    def chosen(event: Mapping[str, Any]) -> bool:
+        return event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time")
+
+    samples = _microseconds(events, place, chosen, lambda event: plain_name(str(event["name"])), "dur")
+    return _gathered(device, samples, {}, place, "ONNX Runtime profile")
+
+
+def _openvino(events: Iterable[Mapping[str, Any]], place: str, device: str) -> Profile:
+    def chosen(event: Mapping[str, Any]) -> bool:
+        return "node_name" in event and str(event.get("status", "EXECUTED")).upper().endswith("EXECUTED")
+
+    samples = _microseconds(events, place, chosen, lambda event: str(event["node_name"]), "real_time")
+    return _gathered(device, samples, {}, place, "OpenVINO counters")
+
+
+def _torch(events: Iterable[Mapping[str, Any]], place: str, device: str) -> Profile:
+    """ATen operators by name; a profile of eager torch knows no nodes, only kinds."""
+
+    def chosen(event: Mapping[str, Any]) -> bool:
+        return event.get("ph") == "X" and str(event.get("name", "")).startswith("aten::")
+
+    samples = _microseconds(events, place, chosen, lambda event: str(event["name"]), "dur")
+    return _gathered(device, {}, samples, place, "torch profile")
+
+
+def _microseconds(
+    events: Iterable[Mapping[str, Any]],
+    place: str,
+    chosen: Callable[[Mapping[str, Any]], bool],
+    name: Callable[[Mapping[str, Any]], str],
+    key: str,
+) -> dict[str, list[float]]:
+    samples: dict[str, list[float]] = {}
+    for number, event in enumerate(events):
+        if chosen(event):
+            seconds = _seconds(event.get(key), f"{place}: event {number}: {key}") * 1e-6
+            samples.setdefault(name(event), []).append(seconds)
+    return samples
+
+
+def _gathered(
+    device: str, names: Mapping[str, list[float]], kinds: Mapping[str, list[float]], place: str, origin: str
+) -> Profile:
+    if not names and not kinds:
+        raise BadInput(f"{place}: the profile times no operator")
+    everything = {**names, **kinds}
+    return Profile(
+        device,
+        {name: median(values) for name, values in names.items()},
+        {kind: median(values) for kind, values in kinds.items()},
+        {name: len(values) for name, values in everything.items()},
+        Source.IMPORTED,
+        origin,
+    )
+
+
+def _seconds(value: Any, place: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"{place}: needs a number, got {str(value)[:40]!r}") from None
+    if not (math.isfinite(number) and number >= 0):
+        raise BadInput(f"{place}: needs a finite number of at least 0, got {number}")
+    return number
