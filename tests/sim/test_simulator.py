@@ -236,7 +236,7 @@ def test_an_operator_with_a_hundred_thousand_inputs_is_quick() -> None:
     problem = small([0.0] * (count + 1), [(v, [count], 4) for v in range(count)])
     row = (np.arange(count + 1) % 2).astype(np.uint8)[None, :]
     _ = problem.native
-    assert cpu_seconds(lambda: simulate_many(problem, row, memory="off", threads=1)) < 0.05
+    assert cpu_seconds(lambda: simulate_many(problem, row, memory="off", threads=1)) < 1.0  # 0.01 s; quadratic work takes minutes
 
 
 def test_an_upward_rank_is_the_mean_work_that_is_left() -> None:
@@ -254,7 +254,7 @@ def test_positions_follow_the_rank_and_ties_the_index() -> None:
 
 def test_ranks_of_fifty_thousand_operators_are_quick() -> None:
     problem = layered(50_000)
-    assert cpu_seconds(lambda: rank_positions(problem)) < 0.3
+    assert cpu_seconds(lambda: rank_positions(problem)) < 5.0  # 0.1 s; quadratic work takes minutes
 
 
 def test_a_screen_is_close_to_the_order_it_follows() -> None:

@@ -67,7 +67,8 @@ class Problem:
 
     def _allowed(self) -> NDArray[np.bool_]:
         """Devices that can run each operator, may run it, and can and may run all of its unit."""
-        allowed = np.isfinite(self.costs.seconds) & self.constraints.allowed(self.graph, self.cluster)
+        allowed: NDArray[np.bool_] = np.isfinite(self.costs.seconds)
+        allowed = allowed & self.constraints.allowed(self.graph, self.cluster)
         if self.unit_count < len(self.graph):
             by_unit = np.ones((self.unit_count, len(self.cluster)), dtype=bool)
             np.logical_and.at(by_unit, self.units, allowed)
