@@ -105,9 +105,9 @@ def _rules(report: Report) -> str:
             bars.append(f'<text x="{left + seconds * scale + 6:.1f}" y="{y + 17}">{label}</text>')
         else:
             bars.append(f'<text class="tick" x="{left}" y="{y + 17}">{escape(note)}</text>')
-    x = left + report.bound_seconds * scale
+    x, bottom = left + report.bound_seconds * scale, (len(valued) + 1) * ROW
     dashed = (
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{(len(valued) + 1) * ROW}" stroke="#c94f4f" stroke-dasharray="4 3">'
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}" stroke="#c94f4f" stroke-dasharray="4 3">'
         f"<title>no placement can be better: {format_seconds(report.bound_seconds)}</title></line>"
         if report.bound_seconds > 0
         else ""
