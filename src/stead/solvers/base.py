@@ -283,6 +283,7 @@ REGISTRY: dict[str, str] = {
     "greedy_support": "stead.solvers.baselines:GreedySupport",
     "largest_n": "stead.solvers.baselines:LargestN",
     "fit_memory": "stead.solvers.baselines:FitMemory",
+    "expert": "stead.solvers.experts:Expert",
     "hf_auto": "stead.solvers.huggingface:HfAuto",
     "hf_sequential": "stead.solvers.huggingface:HfSequential",
     "hf_balanced_low_0": "stead.solvers.huggingface:HfBalancedLow0",

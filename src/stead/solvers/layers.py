@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
 from stead.problem import Problem
+from stead.transform.call_paths import module_path
 
 FORWARD = PHASES.index("forward")
 
@@ -38,7 +39,7 @@ def layers_of(problem: Problem) -> Layers:
         return _units_as_layers(problem)
     number = {name: i for i, name in enumerate(names)}
     labels = np.array([number.get(block, -1) for block in blocks], dtype=np.int32)
-    return Layers(names, _spread(graph, labels))
+    return Layers(names, spread_labels(graph, labels))
 
 
 def block_paths(modules: Sequence[str]) -> list[str]:
@@ -63,8 +64,13 @@ def block_paths(modules: Sequence[str]) -> list[str]:
 
 
 def module_paths(graph: Graph) -> list[str]:  # [operator]
-    """The module each operator lies in; one without a module lies where its forward operator does."""
-    return [graph.modules[v] or graph.modules[u] for v, u in enumerate(forward_anchors(graph).tolist())]
+    """The module each operator lies in; one without a module lies where its forward operator does.
+
+    Where modules are given as calls, such as `dec.1#7/gates#7`, it is the module that is called: `dec.1.gates`.
+    """
+    given = [graph.modules[v] or graph.modules[u] for v, u in enumerate(forward_anchors(graph).tolist())]
+    plain = {path: module_path(path) for path in dict.fromkeys(given)}
+    return [plain[path] for path in given]
 
 
 def forward_anchors(graph: Graph) -> NDArray[np.int64]:  # [operator]
@@ -97,7 +103,7 @@ def _units_as_layers(problem: Problem) -> Layers:
     return Layers(names, of_operator.astype(np.int32).reshape(len(problem.graph)))
 
 
-def _spread(graph: Graph, labels: NDArray[np.int32]) -> NDArray[np.int32]:
+def spread_labels(graph: Graph, labels: NDArray[np.int32]) -> NDArray[np.int32]:
     """Labels for operators without one (-1): that of their last producer, else of their first reader."""
     known = labels.tolist()
     for v in np.flatnonzero(labels < 0).tolist():
