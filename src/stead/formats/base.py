@@ -23,7 +23,13 @@ __all__ = ["READERS", "Model", "Reader", "configured", "formats", "read", "read_
 ENTRY_POINTS = "stead.readers"
 READERS: dict[str, str] = {
     "stead-json": "stead.formats.json_graph:JsonGraph",
+    "stead-npz": "stead.formats.graph_npz:GraphNpz",
     "msr-fiddle": "stead.formats.msr_fiddle:MsrFiddle",
+    "onnx": "stead.formats.onnx:Onnx",
+    "openvino": "stead.formats.openvino:OpenVino",
+    "gguf": "stead.formats.gguf:Gguf",
+    "pt2": "stead.formats.pt2:Pt2",
+    "huggingface": "stead.formats.hf:HuggingFace",
 }
 HEAD_BYTES = 2**16
 FOLDER_FILE = "config.json"  # what makes a folder a model

@@ -1,0 +1,140 @@
+"""The training step of a sketch: forward, loss, backward and update.
+
+Going backward, an operator reads the gradient of its result from everyone who read that, and what it read itself
+where the formula needs it; it does the arithmetic of the forward pass twice, once for the gradient of each factor.
+Gradients of weights stay where the weights are until the update, which waits for them; moments of Adam stay for good,
+both in the type of the weights. An operator, its backward one and its update share a device, and so do the users of
+a tied weight.
+"""
+
+from __future__ import annotations
+
+from stead.formats.hf.sketch import Part, Sketch
+from stead.formats.op_costs import SOFTMAX_FLOPS
+from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
+
+BACKWARD = 2.0  # times the arithmetic of the forward pass
+ADAM_FLOPS = 12.0  # per parameter
+ADAM_TRAFFIC = 7  # reads weight, gradient and two moments, writes weight and moments
+MOMENTS = 2
+LOSS_BYTES = 4
+LOSS = "loss"
+
+
+def training_graph(sketch: Sketch) -> Graph:
+    """The graph of one training step."""
+    return _Training(sketch).graph()
+
+
+class _Training:
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self.build = GraphBuilder(sketch.name)
+        self.types = sketch.step.types
+        self.operators: list[OperatorId] = []
+        self.tensors: list[TensorId] = []
+        self.backward: dict[int, OperatorId] = {}
+        self.gradients: dict[int, list[tuple[TensorId, int]]] = {}  # of each result: tensors and bytes
+        self.group = self._groups()
+
+    def graph(self) -> Graph:
+        for part in self.sketch.parts:
+            self._forward(part)
+        self.sketch.emit_weights(self.build)
+        self._loss()
+        for number in range(len(self.sketch.parts) - 1, -1, -1):
+            self._backward(number, self.sketch.parts[number])
+        self._updates()
+        return self.build.build()
+
+    def _groups(self) -> list[str]:
+        """The operator that each one shares a device with: the first user of its weights, or itself."""
+        first = list(range(len(self.sketch.parts)))
+        for parameter in self.sketch.parameters.values():
+            for user in parameter.users[1:]:
+                first[user] = first[parameter.users[0]]
+        return [self.sketch.parts[v].name for v in first]
+
+    def _forward(self, part: Part) -> None:
+        added = self.build.operator(
+            part.name,
+            kind=part.kind,
+            reads=[self.tensors[act.producer] for act in self.sketch.live_reads(part)],
+            flops=part.flops,
+            moved_bytes=self.sketch.moved_bytes(part),
+            module=part.module,
+            dtype=self.types.compute,
+            colocate=self.group[len(self.operators)],
+        )
+        self.operators.append(added)
+        self.tensors.append(self.sketch.emit_tensor(self.build, added, part))
+
+    def _loss(self) -> None:
+        """A number for everything the model returns, and the gradients of that."""
+        results = [(number, part) for number, part in enumerate(self.sketch.parts) if part.kept]
+        size = sum(part.size_bytes for _, part in results)
+        elements = sum(part.writes.elements for _, part in results)
+        reads = [self.tensors[number] for number, _ in results]
+        loss = self.build.operator(
+            LOSS, kind="Loss", reads=reads, flops=SOFTMAX_FLOPS * elements, moved_bytes=float(size), module=LOSS,
+            dtype=self.types.compute, colocate=LOSS,
+        )  # fmt: skip
+        value = self.build.tensor(loss, size_bytes=LOSS_BYTES, kept=True)
+        back = self.build.operator(
+            f"{LOSS}.backward", kind="LossBackward", reads=[value, *reads], flops=BACKWARD * elements,
+            moved_bytes=2.0 * size, module=LOSS, dtype=self.types.compute, phase="backward", twin=LOSS, colocate=LOSS,
+        )  # fmt: skip
+        for number, part in results:
+            tensor = self.build.tensor(back, size_bytes=part.size_bytes, name=f"{part.name}.gradient")
+            self.gradients.setdefault(number, []).append((tensor, part.size_bytes))
+
+    def _backward(self, number: int, part: Part) -> None:
+        given = self.gradients.get(number, [])
+        if not given:
+            return  # nothing that the loss sees depends on it
+        inputs = self.sketch.live_reads(part)
+        saved = [] if part.forgets else inputs
+        sizes = [self.sketch.parts[act.producer].size_bytes for act in inputs]
+        weights = sum(self.sketch.parameters[name].size_bytes for name in part.parameters)
+        moved = sum(size for _, size in given) + sum(sizes) + weights + part.cache_bytes
+        moved += sum(self.sketch.parts[act.producer].size_bytes for act in saved) + (weights if inputs else 0)
+        added = self.build.operator(
+            f"{part.name}.backward",
+            kind=f"{part.kind}Backward",
+            reads=[*(tensor for tensor, _ in given), *(self.tensors[act.producer] for act in saved)],
+            flops=(BACKWARD if inputs else 1.0) * part.flops,  # what goes in first needs no gradient
+            moved_bytes=float(moved),
+            module=part.module,
+            dtype=self.types.compute,
+            phase="backward",
+            twin=part.name,
+            colocate=self.group[number],
+        )
+        self.backward[number] = added
+        for act, size in zip(inputs, sizes, strict=True):
+            source = self.sketch.parts[act.producer]
+            tensor = self.build.tensor(added, size_bytes=size, name=f"{source.name}.gradient@{part.name}")
+            self.gradients.setdefault(act.producer, []).append((tensor, size))
+
+    def _updates(self) -> None:
+        """One update for the weights that the same operators use."""
+        together: dict[tuple[int, ...], list[str]] = {}
+        for name, parameter in self.sketch.parameters.items():
+            together.setdefault(tuple(dict.fromkeys(parameter.users)), []).append(name)
+        for users, names in together.items():
+            after = [self.backward[user] for user in users if user in self.backward]
+            if after:
+                self._update(users, names, after)
+
+    def _update(self, users: tuple[int, ...], names: list[str], after: list[OperatorId]) -> None:
+        first = self.sketch.parts[users[0]]
+        size = sum(self.sketch.parameters[name].size_bytes for name in names)
+        elements = size / self.types.weight_bytes(8) * 8
+        label = first.name if len(users) == 1 else names[0]
+        update = self.build.operator(
+            f"{label}.update", kind="Adam", after=after, flops=ADAM_FLOPS * elements,
+            moved_bytes=float(ADAM_TRAFFIC * size), module=first.module, dtype=self.types.compute, phase="update",
+            twin=first.name, colocate=self.group[users[0]],
+        )  # fmt: skip
+        self.build.weight(f"{label}.gradients", size_bytes=size, users=[*after, update])
+        self.build.weight(f"{label}.moments", size_bytes=MOMENTS * size, users=[update])

@@ -1,0 +1,130 @@
+"""Configurations of Hugging Face models: large ones that are published, small ones to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Values = dict[str, Any]
+
+LLAMA_7B: Values = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000, "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+LLAMA3_8B: Values = {
+    **LLAMA_7B, "intermediate_size": 14336, "num_key_value_heads": 8, "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}  # fmt: skip
+LLAMA_13B: Values = {
+    **LLAMA_7B, "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "intermediate_size": 13824,
+}  # fmt: skip
+
+_TEXT: Values = {
+    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 128,
+}  # fmt: skip
+_SHARED: Values = {**_TEXT, "num_key_value_heads": 2}
+_TOWER: Values = {
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
+    "patch_size": 8,
+}  # fmt: skip
+_PAIR: Values = {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4, "vocab_size": 128}
+_BERT_TASKS = (
+    "Model",
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
+
+# Everything that has formulas: what to read, and the classes of transformers to try.
+SMALL: dict[str, tuple[Values, tuple[str, ...]]] = {
+    "llama": ({**_SHARED}, ("LlamaForCausalLM", "LlamaModel")),
+    "llama biases": (
+        {**_TEXT, "model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True,
+         "head_dim": 24},
+        ("LlamaForCausalLM",),
+    ),
+    "mistral": ({**_SHARED, "sliding_window": 8}, ("MistralForCausalLM",)),
+    "qwen2": (
+        {**_SHARED, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, ("Qwen2ForCausalLM",),
+    ),
+    "qwen3": ({**_SHARED, "head_dim": 32, "tie_word_embeddings": True}, ("Qwen3ForCausalLM",)),
+    "gemma": ({**_TEXT, "num_key_value_heads": 1, "head_dim": 32}, ("GemmaForCausalLM",)),
+    "gemma2": ({**_SHARED, "head_dim": 32, "sliding_window": 8}, ("Gemma2ForCausalLM",)),
+    "gemma3_text": ({**_SHARED, "head_dim": 32, "sliding_window": 8}, ("Gemma3ForCausalLM",)),
+    "phi": ({**_TEXT}, ("PhiForCausalLM", "PhiModel")),
+    "phi3": ({**_SHARED, "pad_token_id": 0}, ("Phi3ForCausalLM",)),
+    "gpt2": (
+        {"n_embd": 64, "n_layer": 3, "n_head": 4, "vocab_size": 128, "n_positions": 64},
+        ("GPT2LMHeadModel", "GPT2Model"),
+    ),
+    "gpt_neox": ({**_TEXT}, ("GPTNeoXForCausalLM", "GPTNeoXModel")),
+    "gpt_neox one by one": (
+        {**_TEXT, "model_type": "gpt_neox", "use_parallel_residual": False, "attention_bias": False},
+        ("GPTNeoXForCausalLM",),
+    ),
+    "opt": (
+        {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "ffn_dim": 96, "vocab_size": 128,
+         "word_embed_proj_dim": 64, "max_position_embeddings": 64},
+        ("OPTForCausalLM", "OPTModel"),
+    ),
+    "mixtral": ({**_SHARED, "num_local_experts": 4, "num_experts_per_tok": 2}, ("MixtralForCausalLM",)),
+    "qwen2_moe": (
+        {**_SHARED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+         "shared_expert_intermediate_size": 56, "mlp_only_layers": [1]},
+        ("Qwen2MoeForCausalLM",),
+    ),
+    "qwen3_moe": (
+        {**_SHARED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+         "decoder_sparse_step": 2, "head_dim": 32},
+        ("Qwen3MoeForCausalLM",),
+    ),
+    "bert": (
+        {**_TEXT, "max_position_embeddings": 64, "type_vocab_size": 2},
+        (*(f"Bert{task}" for task in _BERT_TASKS), "BertForPreTraining"),
+    ),
+    "roberta": (
+        {**_TEXT, "max_position_embeddings": 66, "type_vocab_size": 1}, tuple(f"Roberta{task}" for task in _BERT_TASKS),
+    ),
+    "xlm-roberta": (
+        {**_TEXT, "max_position_embeddings": 66, "type_vocab_size": 1}, ("XLMRobertaForMaskedLM",),
+    ),
+    "t5": ({**_PAIR}, ("T5ForConditionalGeneration", "T5Model", "T5EncoderModel")),
+    "t5 gated": (
+        {**_PAIR, "model_type": "t5", "feed_forward_proj": "gated-gelu", "num_decoder_layers": 3,
+         "tie_word_embeddings": False},
+        ("T5ForConditionalGeneration",),
+    ),
+    "mt5": ({**_PAIR}, ("MT5ForConditionalGeneration",)),
+    "whisper": (
+        {"d_model": 64, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+         "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 80, "vocab_size": 128,
+         "max_source_positions": 50, "max_target_positions": 32, "num_mel_bins": 20, "pad_token_id": 0,
+         "bos_token_id": 0, "eos_token_id": 0, "decoder_start_token_id": 0},
+        ("WhisperForConditionalGeneration", "WhisperModel"),
+    ),
+    "vit": ({**_TOWER}, ("ViTForImageClassification", "ViTModel")),
+    "clip_vision_model": ({**_TOWER}, ("CLIPVisionModel",)),
+    "siglip_vision_model": ({**_TOWER}, ("SiglipVisionModel",)),
+    "llava": (
+        {"vision_config": {**_TOWER, "model_type": "clip_vision_model"},
+         "text_config": {**_SHARED, "model_type": "llama"}},
+        ("LlavaForConditionalGeneration", "LlavaModel"),
+    ),
+}  # fmt: skip
+SMALL_CLASSES = [(name, one) for name, (_, classes) in SMALL.items() for one in classes]
+
+SWIN: Values = {
+    "model_type": "swin", "architectures": ["SwinForImageClassification"], "image_size": 32, "patch_size": 4,
+    "embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4,
+}  # fmt: skip
+RESNET: Values = {
+    "model_type": "resnet", "architectures": ["ResNetForImageClassification"], "embedding_size": 8,
+    "hidden_sizes": [16, 32], "depths": [1, 2],
+}  # fmt: skip
+
+
+def small(name: str, architecture: str = "") -> Values:
+    """A small configuration for one of the classes it is made for, by default the first."""
+    values, classes = SMALL[name]
+    return {"model_type": name, **values, "architectures": [architecture or classes[0]]}
