@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from stead.costs import Costs, CostSource, Given, Roofline, Source
     from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, SteadError
     from stead.formats import Model, read, write_graph
+    from stead.formats.torch_capture import from_capture
+    from stead.formats.torch_export import from_torch
     from stead.graph import Graph, GraphBuilder, Operator, Tensor
     from stead.loading import load
     from stead.plan import Baseline, Plan
@@ -48,6 +50,8 @@ _HOME = {
     "stead.costs": ("CostSource", "Costs", "Given", "Roofline", "Source"),
     "stead.errors": ("BadCluster", "BadGraph", "BadInput", "Infeasible", "MissingExtra", "SteadError"),
     "stead.formats": ("Model", "read", "write_graph"),
+    "stead.formats.torch_capture": ("from_capture",),
+    "stead.formats.torch_export": ("from_torch",),
     "stead.graph": ("Graph", "GraphBuilder", "Operator", "Tensor"),
     "stead.loading": ("load",),
     "stead.plan": ("Baseline", "Plan"),
@@ -69,7 +73,8 @@ __all__ = [
     "MissingExtra", "Model", "Operator", "OperatorReport", "Placement", "Placeto", "Plan", "Priority", "Problem",
     "ProgramOrder", "Report", "Roofline", "Scores", "Search", "Solution", "Solver", "Source", "SteadError", "Tensor",
     "Throughput", "Trace", "__version__", "best_bound", "cluster_from", "explain", "explain_operators",
-    "link_all", "link_both_ways", "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "read",
+    "from_capture", "from_torch", "link_all", "link_both_ways",
+    "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "read",
     "screen_many", "simulate",
     "simulate_many", "solver", "solver_names", "summary", "testing", "write_graph",
 ]  # fmt: skip

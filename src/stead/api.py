@@ -20,7 +20,7 @@ from stead.solvers import Budget, Improvement, Solution, Solver, solver
 
 BASELINES = (
     "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",
-    "random", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
+    "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
 )  # fmt: skip
 TIME_LIMIT_SECONDS = 60.0
 
@@ -54,7 +54,7 @@ def place(
 ) -> Plan:
     """Find the best placement of a model on devices.
 
-    `options` are those of the model's reader or zoo family, `profiles` measured seconds that correct analytic ones.
+    `options` are those of the model's reader, `profiles` measured seconds that correct analytic ones.
 
     >>> from stead.workloads.demo import demo_graph
     >>> plan = place(demo_graph(), "3090,3060", objective="latency", evaluations=200)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from stead.problem import Constraints, Objective
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A file (`stead formats` lists which), or zoo:NAME (`stead zoo`).")
+    str, typer.Argument(metavar="MODEL", help="A graph file; `stead formats` lists what can be read.")
 ]
 Devices = Annotated[
     str | None,
@@ -19,7 +19,7 @@ Devices = Annotated[
         "--devices", "-d", metavar="D", help='"3090,3060", "2x A100-80GB + cpu", auto, or a TOML/JSON file.'
     ),
 ]
-Batch = Annotated[int | None, typer.Option(help="Of models read from a configuration or the zoo.")]
+Batch = Annotated[int | None, typer.Option(help="Of models read from a configuration.")]
 Context = Annotated[int | None, typer.Option(help="Tokens, for language models.")]
 Phase = Annotated[str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")]
 Read = Annotated[

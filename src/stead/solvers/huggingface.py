@@ -23,6 +23,8 @@ from stead.solvers.rules import Wish, accelerators, hosts, solve_by_rule
 
 ROOT = 0
 
+NOT_PARAMETERS = ("kv_cache", ".gradients", ".moments")  # endings of names
+
 
 class _DeviceMap(ABC):
     """What the three strings share: fill one device after the other, in the order of the module tree."""
@@ -198,8 +200,13 @@ class _ModuleTree:
         return self._index[key]
 
     def _weigh(self, graph: Graph) -> None:
-        """Give every weight to the module of its first user, tied to the modules of its other users."""
+        """Give every weight to the module of its first user, tied to the modules of its other users.
+
+        The rule counts parameters and buffers; caches, gradients and optimiser state are not there yet when it runs.
+        """
         for w, size in enumerate(graph.weight_bytes.tolist()):
+            if graph.weight_names[w].endswith(NOT_PARAMETERS):
+                continue
             users = graph.weight_users[graph.weight_user_first[w] : graph.weight_user_first[w + 1]]
             group = list(dict.fromkeys(self.leaf[v] for v in users.tolist()))
             home = self.modules[group[0]]
