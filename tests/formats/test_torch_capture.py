@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ from torch_models import (  # noqa: E402
 )
 
 UPDATE = PHASES.index("update")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from threads, and waiting ones cost time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def prepared(family: Family, seed: int = 0) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
