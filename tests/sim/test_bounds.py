@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import problems
 
-from stead.cluster import Cluster, Device
+from stead.cluster import Cluster, Device, link_both_ways
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
@@ -81,6 +82,14 @@ def heavy_chain(fast_bytes: int) -> Problem:
 def test_a_path_whose_weights_do_not_fit_the_quick_device_is_stretched() -> None:
     # 25 of 40 bytes fit: 2.5 operators take 1 s and 1.5 take 3 s when they may be cut.
     assert values(heavy_chain(25))["path in memory"] == pytest.approx(7.0)
+
+
+def test_a_path_too_heavy_for_one_device_pays_for_changing_it() -> None:
+    chain = heavy_chain(20)
+    links = link_both_ways("fast", "slow", bytes_per_second=1.0, latency_seconds=2.5)
+    linked = Problem(chain.graph, replace(chain.cluster, links=links), chain.costs)
+    # Two of four on the fast device, a crossing, two on the slow one; all on the slow one would take 12 s.
+    assert values(linked)["path cut by memory"] == 1 + 1 + 2.5 + 3 + 3
 
 
 def test_too_little_memory_in_all_is_proved_infeasible() -> None:

@@ -18,6 +18,7 @@ from stead import _native
 from stead.errors import Infeasible
 from stead.graph import PHASES
 from stead.problem import Latency, Placeto, Problem, Throughput
+from stead.sim.path_bounds import heaviest_path, runs_in_memory
 
 ROUNDS = 300  # of the ascent in `_area`; its value is valid after any number
 SAFE = 1 - 1e-12  # sums of floating-point numbers may come out this much too large
@@ -38,7 +39,9 @@ def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
         return ()
     table = _Units.of(problem)
     table.check_memory(problem)
-    found = [_path(problem), _path_in_memory(problem), _work(problem, table), _largest(problem, table)]
+    found = [
+        _path(problem), _runs(problem), _path_in_memory(problem), _work(problem, table), _largest(problem, table),
+    ]  # fmt: skip
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
 
@@ -104,6 +107,21 @@ def _path(problem: Problem) -> Bound | None:
     )
 
 
+def _runs(problem: Problem) -> Bound | None:
+    """A path that must change device because no memory holds all of it."""
+    objective = problem.objective
+    if not isinstance(objective, Latency):
+        return None
+    total = int(problem.graph.weight_bytes.sum())
+    if all(total <= device.usable_bytes for device in problem.cluster):
+        return None  # nothing forces a change: no better than the critical path
+    return Bound(
+        "path cut by memory",
+        runs_in_memory(problem, host=objective.execution == "offload"),
+        "operators of a path run in turn, a device holds no more weights than fit, a change takes a transfer",
+    )
+
+
 def _path_in_memory(problem: Problem) -> Bound | None:
     """Operators that run in turn and whose weights cannot all be on the quickest device."""
     if not isinstance(problem.objective, Latency):
@@ -112,7 +130,9 @@ def _path_in_memory(problem: Problem) -> Bound | None:
         in_turn = np.ones(len(problem.graph), dtype=bool)
         assumes = "one operator at a time; weights must fit, operators may be cut into pieces"
     else:
-        in_turn = _heaviest_path(problem)
+        least = np.where(problem.allowed, problem.costs.seconds, np.inf).min(axis=1, initial=np.inf)
+        in_turn = np.zeros(len(problem.graph), dtype=bool)
+        in_turn[heaviest_path(problem, least)] = True
         assumes = "operators of one path run in turn; weights must fit, operators may be cut into pieces"
     graph = problem.graph
     users = np.diff(graph.weight_user_first)
@@ -121,22 +141,6 @@ def _path_in_memory(problem: Problem) -> Bound | None:
     seconds = np.where(problem.allowed, np.where(in_turn[:, None], problem.costs.seconds, 0.0), np.inf)
     capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
     return Bound("path in memory", _knapsack(seconds, weights, capacity), assumes)
-
-
-def _heaviest_path(problem: Problem) -> NDArray[np.bool_]:  # [operator]
-    """The path of most seconds, every operator on its best device."""
-    least = np.where(problem.allowed, problem.costs.seconds, np.inf).min(axis=1, initial=np.inf)
-    total, before = least.tolist(), [-1] * len(least)
-    own = least.tolist()
-    for producer, reader in problem.graph.edges.tolist():  # sorted by producer, so its total is final
-        if total[producer] + own[reader] > total[reader]:
-            total[reader], before[reader] = total[producer] + own[reader], producer
-    chosen = np.zeros(len(least), dtype=bool)
-    v = int(np.argmax(total)) if total else -1
-    while v >= 0:
-        chosen[v] = True
-        v = before[v]
-    return chosen
 
 
 def _knapsack(
@@ -215,6 +219,8 @@ def _largest(problem: Problem, units: _Units) -> Bound | None:
     if isinstance(objective, Latency) and objective.execution != "dataflow":
         return None
     longest = float(units.seconds.min(axis=1).max()) if len(units.seconds) else 0.0
+    if isinstance(objective, Throughput) and objective.microbatches is not None:
+        longest *= SAFE  # updates are shared out among micro-batches, which is not exact
     return Bound("largest unit", longest, "operators that must share a device share its time")
 
 

@@ -1,0 +1,45 @@
+"""How long tensors take from device to device, in the whole picoseconds that the simulator counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.problem import Problem
+
+TICKS_PER_SECOND = 1e12
+WRITE, READ = 0, 1  # host memory
+
+
+def way_ticks(
+    problem: Problem, latency_seconds: float, bytes_per_second: float, *, hops: int
+) -> NDArray[np.int64]:  # [tensor]
+    """Ticks that every tensor takes on one way, its latency included; `hops` counts where tensors have seconds."""
+    given = problem.costs.tensor_seconds
+    if given is None:
+        wire = np.rint(problem.graph.tensor_bytes * (TICKS_PER_SECOND / bytes_per_second)).astype(np.int64)
+    else:
+        wire = hops * np.rint(given * TICKS_PER_SECOND).astype(np.int64)
+    ticks: NDArray[np.int64] = wire + round(latency_seconds * TICKS_PER_SECOND)
+    return ticks
+
+
+def link_ticks(problem: Problem, source: int, target: int) -> NDArray[np.int64]:  # [tensor]
+    """Ticks of every tensor from one device to another, which must be reachable."""
+    routes = problem.routes
+    return way_ticks(
+        problem,
+        routes.latency_seconds[source, target],
+        routes.bytes_per_second[source, target],
+        hops=int(routes.hops[source, target]),
+    )
+
+
+def host_ticks(problem: Problem, way: int, device: int) -> NDArray[np.int64]:  # [tensor]
+    """Ticks to write every tensor to host memory, or to read it from there; none for devices that work in it."""
+    if problem.cluster.devices[device].is_host:
+        return np.zeros(problem.graph.tensor_count, dtype=np.int64)
+    routes = problem.routes
+    return way_ticks(
+        problem, routes.host_latency_seconds[way, device], routes.host_bytes_per_second[way, device], hops=1
+    )
