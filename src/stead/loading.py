@@ -51,8 +51,8 @@ def load(
 ) -> Loaded:
     """Read a model and the devices to place it on; a file that brings its own devices needs no others.
 
-    `model` is a graph or a file; `options` are those of its reader (batch, context, phase, ...). `profiles` replace
-    and correct the costs of the devices they speak about.
+    `model` is a graph, a file or a name of the zoo (`zoo:gnmt-8`); `options` are those of its reader or of the model
+    (batch, context, phase, ...). `profiles` replace and correct the costs of the devices they speak about.
     """
     found, name = read_model(model, options)
     resolutions: tuple[str, ...] = ()
@@ -82,4 +82,8 @@ def read_model(
         if options:
             raise BadInput(f"{model.graph.name} is read already; {', '.join(options)} cannot be set any more")
         return model, model.graph.name
+    if str(model).startswith("zoo:"):
+        from stead.workloads import model_from_zoo
+
+        return model_from_zoo(str(model), **(options or {})), str(model)
     return read(Path(model), options=options), Path(model).name

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from stead.problem import Constraints, Objective
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A graph file; `stead formats` lists what can be read.")
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A file or folder (`stead formats` lists what can be read), or zoo:NAME (`stead zoo`).",
+    ),
 ]
 Devices = Annotated[
     str | None,
@@ -19,11 +23,12 @@ Devices = Annotated[
         "--devices", "-d", metavar="D", help='"3090,3060", "2x A100-80GB + cpu", auto, or a TOML/JSON file.'
     ),
 ]
-Batch = Annotated[int | None, typer.Option(help="Of models read from a configuration.")]
+Batch = Annotated[int | None, typer.Option(help="Of models from a configuration or the zoo.")]
 Context = Annotated[int | None, typer.Option(help="Tokens, for language models.")]
 Phase = Annotated[str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")]
 Read = Annotated[
-    list[str] | None, typer.Option("--read", metavar="OPTION=VALUE", help="Any option of the model's reader.")
+    list[str] | None,
+    typer.Option("--read", metavar="OPTION=VALUE", help="Any option of the model or its reader."),
 ]
 Profiles = Annotated[
     list[str] | None,

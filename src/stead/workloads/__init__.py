@@ -1,6 +1,20 @@
-"""Graphs that come with stead: synthetic families, the model of the demo."""
+"""Graphs that come with stead: the zoo of models, synthetic families, the model of the demo."""
 
 from stead.workloads.demo import demo_graph
+from stead.workloads.families import FAMILIES, Family, Option
 from stead.workloads.synthetic import synthetic
+from stead.workloads.zoo import Spec, get, model_from_zoo, names, parse, zoo_names
 
-__all__ = ["demo_graph", "synthetic"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Option",
+    "Spec",
+    "demo_graph",
+    "get",
+    "model_from_zoo",
+    "names",
+    "parse",
+    "synthetic",
+    "zoo_names",
+]
