@@ -10,8 +10,17 @@ import pytest
 from stead.api import place_problem
 from stead.errors import BadInput
 from stead.plan import Plan
-from stead.problem import Constraints, Latency, Objective, Priority, Throughput
-from stead.solvers import Budget
+from stead.problem import (
+    Constraints,
+    Latency,
+    Objective,
+    Order,
+    Placement,
+    Priority,
+    ProgramOrder,
+    Throughput,
+)
+from stead.solvers import Budget, Solution
 from stead.testing import two_towers
 
 
@@ -38,6 +47,17 @@ def test_a_plan_read_back_is_the_plan(objective: Objective, tmp_path: Path) -> N
     assert [rule.objective_seconds for rule in again.baselines] == [
         rule.objective_seconds for rule in plan.baselines
     ]
+
+
+@pytest.mark.parametrize("order", [Priority([1, 0, 2, 3, 4]), ProgramOrder([1, 0, 2, 3, 4])])
+def test_the_order_of_a_plan_survives(order: Order, tmp_path: Path) -> None:
+    problem = two_towers()
+    placement = Placement(problem, [0, 0, 0, 1, 0], order)
+    plan = Plan(problem, Solution(placement, 10.0, solver="given"), (), {})
+    plan.save(tmp_path / "plan.json")
+    read = Plan.load(tmp_path / "plan.json")
+    assert read.placement == placement
+    assert read.trace.objective_seconds == 10.0
 
 
 def test_the_same_question_gives_the_same_bytes_but_for_the_time(tmp_path: Path) -> None:

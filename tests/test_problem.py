@@ -7,7 +7,18 @@ import pytest
 
 from stead.cluster import Cluster, Device
 from stead.errors import BadInput, Infeasible
-from stead.problem import Constraints, Latency, Placement, Priority, Problem, Throughput, matching
+from stead.problem import (
+    Constraints,
+    Latency,
+    Order,
+    Placement,
+    Priority,
+    Problem,
+    ProgramOrder,
+    Throughput,
+    matching,
+)
+from stead.sim import simulate
 from stead.testing import chain3, diamond, two_towers
 
 
@@ -109,3 +120,31 @@ def test_costs_of_another_cluster_are_refused() -> None:
     problem = chain3()
     with pytest.raises(BadInput, match="costs are for 3 operators on 2 devices, the problem has 3 on 1"):
         Problem(problem.graph, Cluster((Device("d0"),)), problem.costs)
+
+
+@pytest.mark.parametrize("order", [Priority([1, 0, 2, 3, 4]), ProgramOrder([1, 0, 2, 3, 4])])
+def test_a_placement_runs_in_the_order_it_brings(order: Order) -> None:
+    problem = two_towers()  # only r2 is elsewhere: r1 should run before l1, which arrival order does not know
+    assert simulate(problem, Placement(problem, [0, 0, 0, 1, 0])).objective_seconds == 12.0
+    assert simulate(problem, Placement(problem, [0, 0, 0, 1, 0], order)).objective_seconds == 10.0
+
+
+def test_orders_tell_placements_apart() -> None:
+    problem = two_towers()
+    plain, ordered = (Placement(problem, [0] * 5, order) for order in (None, Priority([1, 0, 2, 3, 4])))
+    assert plain != ordered
+    assert ordered == Placement(problem, [0] * 5, Priority([1, 0, 2, 3, 4]))
+    assert ordered.without_order == plain
+
+
+@pytest.mark.parametrize(
+    "objective", [Latency(order="policy"), Latency(execution="sequential"), Throughput()]
+)
+def test_an_order_needs_an_objective_that_honours_it(objective: Latency | Throughput) -> None:
+    with pytest.raises(BadInput, match="cannot bring an order"):
+        Placement(two_towers(objective), [0] * 5, Priority([0, 1, 2, 3, 4]))
+
+
+def test_an_order_lists_every_operator() -> None:
+    with pytest.raises(BadInput, match="lists 5 operators"):
+        Placement(two_towers(), [0] * 5, Priority([0, 1]))

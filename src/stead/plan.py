@@ -20,7 +20,19 @@ from stead.costs import Costs
 from stead.errors import BadInput
 from stead.formats.base import read_json
 from stead.formats.json_graph import graph_as_dict, graph_from_dict
-from stead.problem import POLICIES, Constraints, Fifo, Latency, Objective, Placement, Problem, Throughput
+from stead.problem import (
+    POLICIES,
+    Constraints,
+    Fifo,
+    Latency,
+    Objective,
+    Order,
+    Placement,
+    Priority,
+    Problem,
+    ProgramOrder,
+    Throughput,
+)
 from stead.sim import Trace, simulate
 from stead.solvers import Solution
 from stead.version import __version__
@@ -79,12 +91,15 @@ class Plan:
             "objective_seconds": solution.objective_seconds,
             "bound_seconds": solution.bound_seconds,
             "bound_name": solution.bound_name,
+            "scope": solution.scope,
             "gap": solution.gap,
             "seed": solution.seed,
             "evaluations": solution.evaluations,
             "interrupted": solution.interrupted,
             "notes": list(solution.notes),
             "placement": self.placement.by_name(),
+            "order": _order_as_dict(self.placement.order),
+            "replicas": [[problem.cluster.names[d] for d in group] for group in self.placement.replicas],
             "baselines": [
                 {"name": one.name, "objective_seconds": one.objective_seconds, "reason": one.reason,
                  "devices": None if one.placement is None else one.placement.devices.tolist()}
@@ -155,12 +170,14 @@ def objective_as_dict(objective: Objective) -> dict[str, Any]:
             "execution": objective.execution,
             "policy": objective.policy.name,
             "pieces": objective.pieces,
+            "order": objective.order,
         }
     return {
         "name": "throughput",
         "load": objective.load,
         "microbatches": objective.microbatches,
         "schedule": objective.schedule,
+        "samples_per_update": objective.samples_per_update,
     }
 
 
@@ -171,6 +188,26 @@ def objective_from_dict(data: Mapping[str, Any]) -> Objective:
         policy = POLICIES.get(options.pop("policy", "fifo"), Fifo)()
         return Latency(policy=policy, **options)
     return Throughput(**options)
+
+
+def _order_as_dict(order: Order | None) -> dict[str, Any] | None:
+    """Plain data of the order that a placement brings."""
+    if order is None:
+        return None
+    fields = ("position", "transfer_position") if isinstance(order, Priority) else ("order", "sends")
+    values = {key: getattr(order, key) for key in fields}
+    return {"policy": order.name} | {
+        key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in values.items()
+    }
+
+
+def _order_from_dict(data: Mapping[str, Any] | None) -> Order | None:
+    """The inverse of `_order_as_dict`."""
+    if data is None:
+        return None
+    if data["policy"] == "priority":
+        return Priority(data["position"], data["transfer_position"])
+    return ProgramOrder(data["order"], data["sends"])
 
 
 def _costs_as_dict(problem: Problem) -> dict[str, Any]:
@@ -220,10 +257,16 @@ def _from_dict(data: Mapping[str, Any], path: str) -> Plan:
     if data["hashes"]["problem"] != problem.fingerprint:
         raise BadInput(f"{path}: the plan was changed after it was made (its hashes differ); make it again")
     solution = Solution(
-        placement=Placement.from_names(problem, data["placement"]),
+        placement=Placement(
+            problem,
+            Placement.from_names(problem, data["placement"]).devices,
+            _order_from_dict(data.get("order")),
+            [[cluster.index(name) for name in group] for group in data.get("replicas", [])],
+        ),
         objective_seconds=float(data["objective_seconds"]),
         bound_seconds=float(data["bound_seconds"]),
         bound_name=data["bound_name"],
+        scope=data.get("scope", ""),
         solver=data["solver"],
         found_by=data["found_by"],
         seed=data["seed"],

@@ -25,7 +25,9 @@ Devices = Annotated[
 ]
 Batch = Annotated[int | None, typer.Option(help="Of models from a configuration or the zoo.")]
 Context = Annotated[int | None, typer.Option(help="Tokens, for language models.")]
-Phase = Annotated[str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")]
+Phase = Annotated[
+    str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")
+]
 Read = Annotated[
     list[str] | None,
     typer.Option("--read", metavar="OPTION=VALUE", help="Any option of the model or its reader."),
@@ -39,7 +41,14 @@ ObjectiveName = Annotated[
     typer.Option("--objective", "-g", metavar="latency|throughput", help="Absent: both are solved."),
 ]
 Execution = Annotated[str, typer.Option(help="Of latency: dataflow, offload or sequential.")]
-Policy = Annotated[str, typer.Option(help="Of dataflow latency: fifo, priority, program_order or placeto.")]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        help="Of dataflow latency: fifo, priority, program_order or placeto. Not given: fifo, unless a plan brings an "
+        "order of its own.",
+        show_default=False,
+    ),
+]
 Load = Annotated[str, typer.Option(help="Of throughput: sum, overlap, duplex or fwbw.")]
 Microbatches = Annotated[
     int | None, typer.Option(help="Of throughput: simulate a step of that many micro-batches.")
@@ -59,18 +68,20 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 
 
 def objective_from(
-    name: str, execution: str, policy: str, load: str, microbatches: int | None, schedule: str
+    name: str, execution: str, policy: str | None, load: str, microbatches: int | None, schedule: str
 ) -> Objective:
     """The objective that the options describe."""
     from stead.errors import BadInput, did_you_mean
     from stead.problem import POLICIES, Latency, Throughput
 
     if name == "latency":
+        if policy is None:
+            return Latency(execution=execution)  # type: ignore[arg-type]
         if policy not in POLICIES:
             raise BadInput(
                 f"no policy {policy!r}{did_you_mean(policy, POLICIES)}; there are {', '.join(POLICIES)}"
             )
-        return Latency(execution=execution, policy=POLICIES[policy]())  # type: ignore[arg-type]
+        return Latency(execution=execution, policy=POLICIES[policy](), order="policy")  # type: ignore[arg-type]
     if name == "throughput":
         return Throughput(load=load, microbatches=microbatches, schedule=schedule)  # type: ignore[arg-type]
     raise BadInput(f"--objective is latency or throughput, got {name!r}")

@@ -46,6 +46,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "objective_seconds": solution.objective_seconds,
         "bound_seconds": solution.bound_seconds,
         "bound_name": solution.bound_name,
+        "scope": solution.scope,
         "gap": solution.gap,
         "feasible": report.feasible,
         "problems": list(report.problems),

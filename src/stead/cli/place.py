@@ -25,7 +25,7 @@ def place(
     phase: options.Phase = None,
     objective: options.ObjectiveName = None,
     execution: options.Execution = "dataflow",
-    policy: options.Policy = "fifo",
+    policy: options.Policy = None,
     load: options.Load = "sum",
     microbatches: options.Microbatches = None,
     schedule: options.Schedule = "gpipe",

@@ -31,7 +31,7 @@ def simulate(
     phase: options.Phase = None,
     objective: options.ObjectiveName = "latency",
     execution: options.Execution = "dataflow",
-    policy: options.Policy = "fifo",
+    policy: options.Policy = None,
     load: options.Load = "sum",
     microbatches: options.Microbatches = None,
     schedule: options.Schedule = "gpipe",
@@ -88,7 +88,9 @@ def _placement(problem: Problem, model: str, given: str) -> Placement:
     path = Path(given)
     data = read_json(path)
     if is_split(data):
-        return Placement.from_names(problem, split_placement(data, problem.graph, place=given, cluster=problem.cluster))
+        return Placement.from_names(
+            problem, split_placement(data, problem.graph, place=given, cluster=problem.cluster)
+        )
     names = data.get("placement", data) if isinstance(data, dict) else data
     if not isinstance(names, dict) or not all(isinstance(value, str) for value in names.values()):
         raise BadInput(f"{given} is no placement; it should map operator names to device names")

@@ -14,6 +14,7 @@ Execution = Literal["dataflow", "offload", "sequential"]
 Pieces = Literal["serial", "published"]
 Load = Literal["sum", "overlap", "duplex", "fwbw"]
 Schedule = Literal["gpipe", "1f1b"]
+Ordering = Literal["free", "policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Placeto:
         return "placeto"
 
 
+Order = Priority | ProgramOrder
 Policy = Fifo | Priority | ProgramOrder | Placeto
 POLICIES: dict[str, type[Fifo] | type[Priority] | type[ProgramOrder] | type[Placeto]] = {
     "fifo": Fifo,
@@ -88,7 +90,9 @@ POLICIES: dict[str, type[Fifo] | type[Priority] | type[ProgramOrder] | type[Plac
 class Latency:
     """Seconds from start to end of one step.
 
-    `dataflow`: operators run as soon as inputs and device are there, transfers overlap with compute.
+    `dataflow`: operators run as soon as inputs and device are there, transfers overlap with compute. Which of several
+    ready operators goes first is half of the answer: with `order="free"` a placement may bring an order of its own,
+    with `order="policy"` the policy alone decides.
     `offload`: all operators of an accelerator are one call that copies in, computes and copies out; CPUs have
     unlimited cores (Tarnawski et al. 2020). A device that a path re-enters makes one call per piece: `serial` runs
     the pieces of a device one after another, `published` as if each had a device of its own.
@@ -98,8 +102,10 @@ class Latency:
     execution: Execution = "dataflow"
     policy: Policy = field(default_factory=Fifo)
     pieces: Pieces = "serial"
+    order: Ordering = "free"
 
     def __post_init__(self) -> None:
+        _choice("order", self.order, get_args(Ordering))
         _choice("execution", self.execution, get_args(Execution))
         _choice("pieces", self.pieces, get_args(Pieces))
 
@@ -113,10 +119,15 @@ class Latency:
         """What one value of the objective is the time of."""
         return "step"
 
+    @property
+    def takes_orders(self) -> bool:
+        """Whether a placement may say in which order operators run."""
+        return self.execution == "dataflow" and self.order == "free" and not isinstance(self.policy, Placeto)
+
     def describe(self) -> str:
         """One phrase that tells this objective from every other."""
         if self.execution == "dataflow":
-            return f"latency, dataflow, {self.policy.name}"
+            return f"latency, dataflow, {self.policy.name}{'' if self.order == 'free' else ' only'}"
         if self.execution == "offload":
             return f"latency, offload, pieces {self.pieces}"
         return "latency, sequential"
@@ -129,14 +140,18 @@ class Throughput:
     Without `microbatches`: the load of the busiest device. `sum`: compute + received + sent; `overlap`: the larger of
     compute and received + sent; `duplex`: the largest of the three; `fwbw`: largest forward `sum` plus largest
     backward `sum`. With `microbatches`: the simulated length of a step of that many, divided by their number;
-    `gpipe` runs all forward passes before the backward ones, `1f1b` alternates and holds fewer in memory.
+    `gpipe` runs all forward passes before the backward ones, `1f1b` alternates and holds fewer in memory. Devices that
+    share a stage of a training graph keep their weights equal once per `samples_per_update`.
     """
 
     load: Load = "sum"
     microbatches: int | None = None
     schedule: Schedule = "gpipe"
+    samples_per_update: int = 1
 
     def __post_init__(self) -> None:
+        if self.samples_per_update < 1:
+            raise BadInput(f"samples_per_update must be at least 1, got {self.samples_per_update}")
         _choice("load", self.load, get_args(Load))
         _choice("schedule", self.schedule, get_args(Schedule))
         if self.microbatches is not None and not 1 <= self.microbatches <= 4096:
@@ -155,7 +170,8 @@ class Throughput:
     def describe(self) -> str:
         """One phrase that tells this objective from every other."""
         if self.microbatches is None:
-            return f"throughput, load {self.load}"
+            seldom = self.samples_per_update
+            return f"throughput, load {self.load}{f', {seldom} samples per update' if seldom > 1 else ''}"
         return f"throughput, {self.schedule}, {self.microbatches} micro-batches"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph
 from stead.problem.constraints import Constraints
-from stead.problem.objectives import Latency, Objective
+from stead.problem.objectives import Latency, Objective, Order, Priority, Throughput
 
 
 class Problem:
@@ -185,14 +185,23 @@ class Problem:
 
 
 class Placement:
-    """One device per operator; complete, in range, read-only, its own memory.
+    """One device per operator, and if need be the order in which they run; complete, in range, read-only.
+
+    Without an `order` the policy of the objective decides who goes first. `replicas` are groups of equal devices that
+    share a stage of a pipeline: the first one has its operators, all take samples in turn.
 
     >>> from stead.testing import chain3
     >>> Placement(chain3(), [0, 1, 0]).by_name()
     {'a': 'd0', 'b': 'd1', 'c': 'd0'}
     """
 
-    def __init__(self, problem: Problem, devices: ArrayLike) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        devices: ArrayLike,
+        order: Order | None = None,
+        replicas: Sequence[Sequence[int]] = (),
+    ) -> None:
         given = np.asarray(devices)
         operators, count = problem.costs.seconds.shape
         if not given.size:
@@ -206,15 +215,30 @@ class Placement:
         self.problem = problem
         self.devices: NDArray[np.uint8] = given.astype(np.uint8)  # [operator]
         self.devices.setflags(write=False)
+        self.order = order
+        if order is not None:
+            _check_order(problem, order)
+        self.replicas = tuple(tuple(group) for group in replicas)
+        if self.replicas:
+            _check_replicas(problem, self.devices, self.replicas)
 
     def __repr__(self) -> str:
-        return f"Placement({self.counts()})"
+        ordered = f", {self.order.name}" if self.order is not None else ""
+        return f"Placement({self.counts()}{ordered})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Placement) and np.array_equal(self.devices, other.devices)
+        return isinstance(other, Placement) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self.devices.tobytes())
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.devices.tobytes(), self.replicas, *_order_key(self.order))
+
+    @property
+    def without_order(self) -> Placement:
+        """The same devices, served as the policy of the objective says."""
+        return self if self.order is None else Placement(self.problem, self.devices)
 
     @staticmethod
     def from_names(problem: Problem, names: Mapping[str, str]) -> Placement:
@@ -263,3 +287,61 @@ class Placement:
             f"{names[first]!r} on {where[self.devices[first]]} and {names[other]!r} on {where[self.devices[other]]} "
             f"must share a device ({torn.size} such group{'s' if torn.size > 1 else ''})"
         ]
+
+
+def _check_order(problem: Problem, order: Order) -> None:
+    """An order belongs to one placement and to an objective that honours it."""
+    objective = problem.objective
+    if not isinstance(objective, Latency) or not objective.takes_orders:
+        raise BadInput(f"a placement cannot bring an order here: {objective.describe()} has its own rules")
+    given = order.position if isinstance(order, Priority) else order.order
+    listed = not isinstance(order, Priority) and order.sends
+    if given is not None and (given.ndim != 1 or (not listed and len(given) != len(problem.graph))):
+        raise BadInput(
+            f"the order of a placement lists {len(problem.graph)} operators, got an array of shape {given.shape}"
+        )
+
+
+def _order_key(order: Order | None) -> tuple[object, ...]:
+    if order is None:
+        return ()
+    arrays = (order.position, order.transfer_position) if isinstance(order, Priority) else (order.order, None)
+    return (order.name, *(None if array is None else array.tobytes() for array in arrays))
+
+
+def _check_replicas(
+    problem: Problem, devices: NDArray[np.uint8], replicas: tuple[tuple[int, ...], ...]
+) -> None:
+    """Groups share stages of a full pipeline; only the first of each has operators, and all can do the same."""
+    objective = problem.objective
+    if not isinstance(objective, Throughput) or objective.microbatches is not None:
+        raise BadInput(f"only stages of a full pipeline can be shared, not {objective.describe()}")
+    members = [d for group in replicas for d in group]
+    if not all(isinstance(d, int | np.integer) and 0 <= d < len(problem.cluster) for d in members):
+        raise BadInput(f"replicas are device indices in 0..{len(problem.cluster) - 1}, got {replicas}")
+    if len(set(members)) < len(members):
+        raise BadInput(f"a device shares one stage at most, got {replicas}")
+    names, used = problem.cluster.names, set(devices.tolist())
+    for first, *others in replicas:
+        for d in others:
+            if d in used:
+                raise BadInput(
+                    f"{names[d]} shares the stage of {names[first]} and cannot have operators of its own"
+                )
+            if not _alike(problem, first, d):
+                raise BadInput(f"{names[d]} cannot share the stage of {names[first]}: they are not equal")
+
+
+def _alike(problem: Problem, a: int, b: int) -> bool:
+    """Whether two devices take the same time for everything, hold as much, and are linked alike."""
+    costs, routes = problem.costs, problem.routes
+    tables = (routes.latency_seconds, routes.bytes_per_second)
+    others = [d for d in range(len(problem.cluster)) if d not in (a, b)]
+    return (
+        np.array_equal(costs.seconds[:, a], costs.seconds[:, b])
+        and np.array_equal(problem.allowed[:, a], problem.allowed[:, b])
+        and problem.cluster.devices[a].usable_bytes == problem.cluster.devices[b].usable_bytes
+        and problem.cluster.devices[a].is_host == problem.cluster.devices[b].is_host
+        and all(np.array_equal(table[a, others], table[b, others]) for table in tables)
+        and all(np.array_equal(table[others, a], table[others, b]) for table in tables)
+    )

@@ -69,6 +69,7 @@ class Report:
     objective_seconds: float
     bound_seconds: float
     bound_name: str
+    scope: str  # the placements that the bound holds for; empty: all
     gap: float
     feasible: bool
     problems: tuple[str, ...]
@@ -148,6 +149,7 @@ def explain(plan: Plan) -> Report:
         objective_seconds=solution.objective_seconds,
         bound_seconds=solution.bound_seconds,
         bound_name=solution.bound_name,
+        scope=solution.scope,
         gap=solution.gap,
         feasible=trace.feasible,
         problems=tuple(str(one) for one in trace.problems),

@@ -63,10 +63,11 @@ def page(plan: Plan) -> str:
 
 
 def _verdict(plan: Plan, report: Report) -> str:
+    among = f" among {escape(report.scope)}" if report.scope else ""
     proof = (
-        "proved optimal"
+        f"proved optimal{among}"
         if report.gap == 0 and report.bound_seconds > 0
-        else f"gap {report.gap * 100:.1f} %: no placement is below {format_seconds(report.bound_seconds)}"
+        else f"gap {report.gap * 100:.1f} %: no placement{among} is below {format_seconds(report.bound_seconds)}"
         f" ({escape(report.bound_name)})"
     )
     matters = (

@@ -50,10 +50,11 @@ def _costs_label(report: Report) -> str:
 def _proof(report: Report) -> str:
     if report.bound_seconds <= 0:
         return "no bound is proved"
+    among = f" among {report.scope}" if report.scope else ""
     if report.gap == 0:
-        return f"proved optimal, gap 0.0 % ({report.bound_name})"
+        return f"proved optimal{among}, gap 0.0 % ({report.bound_name})"
     bound = format_seconds(report.bound_seconds)
-    return f"gap {100 * report.gap:.1f} %: no placement is below {bound} ({report.bound_name})"
+    return f"gap {100 * report.gap:.1f} %: no placement{among} is below {bound} ({report.bound_name})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def _why(report: Report) -> str:
         )
     busiest = report.bottleneck
     others = ", ".join(device.name for device in report.devices if not device.operators)
-    left_out = f"; {others} would only slow it down" if others and report.gap == 0 else ""
+    left_out = f"; {others} would only slow it down" if others and report.gap == 0 and not report.scope else ""
     if len(report.used) == 1:
         only = report.used[0]
         spare = "" if only.limit_bytes >= 2**60 else f" with {format_bytes(only.headroom_bytes)} to spare"

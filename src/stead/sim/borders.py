@@ -15,6 +15,7 @@ from stead.graph import Graph
 from stead.problem import Load, Policy, Priority, Problem, ProgramOrder
 from stead.sim.placeto import PlacetoGraph
 from stead.sim.ranks import rank_positions
+from stead.sim.replication import Sharing
 
 
 @contextmanager
@@ -39,18 +40,25 @@ def engine_arguments(problem: Problem, policy: Policy) -> dict[str, Any]:
 
 
 def value_of_loads(
-    compute: NDArray[np.int64], received: NDArray[np.int64], sent: NDArray[np.int64], load: Load
+    compute: NDArray[np.int64],
+    received: NDArray[np.int64],
+    sent: NDArray[np.int64],
+    load: Load,
+    sharing: Sharing | None = None,
 ) -> NDArray[np.int64]:  # [placement]
     """The load of the busiest device in ticks; each part is [placement, device, forward | backward]."""
     if load == "fwbw":
-        return np.asarray((compute + received + sent).max(axis=1).sum(axis=1))
+        forward, late = np.moveaxis(compute + received + sent, 2, 0)
+        if sharing is not None:
+            forward, late = sharing.shared(forward, sync=False), sharing.shared(late)
+        return np.asarray(forward.max(axis=1) + late.max(axis=1))
     parts = [part.sum(axis=2) for part in (compute, received, sent)]
     busy = {
         "sum": parts[0] + parts[1] + parts[2],
         "overlap": np.maximum(parts[0], parts[1] + parts[2]),
         "duplex": np.maximum(np.maximum(parts[0], parts[1]), parts[2]),
     }[load]
-    return np.asarray(busy.max(axis=1))
+    return np.asarray((busy if sharing is None else sharing.shared(busy)).max(axis=1))
 
 
 def placeto_graph(problem: Problem) -> PlacetoGraph:

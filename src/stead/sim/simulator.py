@@ -26,7 +26,8 @@ def simulate(
 ) -> Trace:
     """What happens when `placement` runs under the objective of `problem`.
 
-    `policy` replaces that of a dataflow latency objective; `memory="off"` leaves peaks out.
+    A placement with an order of its own is run in that order; `policy` replaces either for dataflow latency.
+    `memory="off"` leaves peaks out.
 
     >>> from stead.testing import diamond
     >>> problem = diamond()
@@ -35,9 +36,9 @@ def simulate(
     """
     objective, peaks = problem.objective, _checked(memory) != "off"
     if placement.problem is not problem:
-        placement = Placement(problem, placement.devices)
+        placement = Placement(problem, placement.devices, placement.order, placement.replicas)
     if isinstance(objective, Latency) and objective.execution == "dataflow":
-        return trace_dataflow(placement, policy or objective.policy, memory=peaks)
+        return trace_dataflow(placement, policy or placement.order or objective.policy, memory=peaks)
     _refuse(policy, problem)
     if isinstance(objective, Throughput):
         if objective.microbatches is None:

@@ -17,6 +17,7 @@ from stead.sim.reference import Run
 from stead.sim.reference_loads import sequential
 from stead.sim.reference_offload import Call, offload
 from stead.sim.reference_tables import Tables
+from stead.sim.replication import sharing_of
 from stead.sim.timeline import NO_CAUSE, Timeline, Transfers, duration_ticks
 from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Verdict
 
@@ -110,7 +111,8 @@ def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
     compute, received, sent, _, peak, _ = _native.loads_many(
         problem.native, placement.devices[None, :], memory="peak" if memory else "off", threads=1
     )
-    ticks = int(value_of_loads(compute, received, sent, load)[0])
+    sharing = sharing_of(placement) if placement.replicas else None
+    ticks = int(value_of_loads(compute, received, sent, load, sharing)[0])
     spent = np.stack([part[0].sum(axis=1) for part in (compute, received, sent)])
     busy = {
         "sum": spent.sum(axis=0),
@@ -118,6 +120,8 @@ def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
         "overlap": np.maximum(spent[0], spent[1] + spent[2]),
         "duplex": spent.max(axis=0),
     }[load]
+    if sharing is not None:
+        busy = sharing.shared(busy)
     return _judged(placement, "steady", ticks, np.concatenate([spent, busy[None, :]]), peak[0], None)
 
 

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadInput, Infeasible, did_you_mean
-from stead.problem import Placement, Problem
+from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, simulate, simulate_many
+
+Replicas = tuple[tuple[int, ...], ...]  # groups of devices that share a stage, the one with operators first
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Solution:
     objective_seconds: float  # as the simulator scores it
     bound_seconds: float = 0.0  # proved lower bound; 0 when nothing is proved
     bound_name: str = ""
+    scope: str = ""  # the placements that the bound holds for, e.g. "contiguous stages"; empty: all
     trail: tuple[Improvement, ...] = ()
     solver: str = ""
     found_by: str = ""  # the member of a portfolio that found the placement
@@ -74,10 +77,11 @@ class Solution:
         return (self.objective_seconds - self.bound_seconds) / self.objective_seconds
 
     def with_bound(self, bound_seconds: float, bound_name: str) -> Solution:
-        """The same solution with the better of two bounds."""
+        """The same solution with a bound over all placements, if that says more than the one it has."""
         if bound_seconds <= self.bound_seconds:
             return self
-        return replace(self, bound_seconds=min(bound_seconds, self.objective_seconds), bound_name=bound_name)
+        bound = min(bound_seconds, self.objective_seconds)
+        return replace(self, bound_seconds=bound, bound_name=bound_name, scope="")
 
 
 class Solver(Protocol):
@@ -97,12 +101,17 @@ class Solver(Protocol):
 class Search:
     """The incumbent of one solve: scores placements, keeps the best, counts, and knows when to stop."""
 
-    def __init__(self, problem: Problem, budget: Budget, *, solver: str, seed: int = 0) -> None:
+    def __init__(
+        self, problem: Problem, budget: Budget, *, solver: str, seed: int = 0, scope: str = ""
+    ) -> None:
         self.problem = problem
         self.budget = budget
         self.solver = solver
         self.seed = seed
+        self.scope = scope  # the placements among which bounds hold; empty: all
         self.best: NDArray[np.uint8] | None = None
+        self.best_order: Order | None = None
+        self.best_replicas: Replicas = ()
         self.best_seconds = math.inf
         self.found_by = ""
         self.bound_seconds = 0.0
@@ -134,6 +143,12 @@ class Search:
         return time.monotonic() - self._started
 
     @property
+    def remaining_seconds(self) -> float:
+        """Seconds left; inf for no limit."""
+        limit = self.budget.seconds
+        return math.inf if limit is None else max(0.0, limit - self.elapsed_seconds)
+
+    @property
     def remaining_evaluations(self) -> int | None:
         """Evaluations left; None for no limit."""
         limit = self.budget.evaluations
@@ -150,25 +165,52 @@ class Search:
             or self.best_seconds <= self.bound_seconds
         )
 
-    def offer(self, devices: ArrayLike, *, found_by: str = "") -> float:
+    def rest_of_budget(self, share: float = 1.0) -> Budget:
+        """A share of what is left of the budget, for another solver."""
+        evaluations = self.remaining_evaluations
+        return Budget(
+            seconds=None if self.budget.seconds is None else share * self.remaining_seconds,
+            evaluations=None if evaluations is None else max(1, int(share * evaluations)),
+        )
+
+    def offer(self, devices: ArrayLike, *, order: Order | None = None, found_by: str = "") -> float:
         """Score one placement, keep it if it is the best; its seconds, or inf if it is infeasible or too late."""
-        row = Placement(self.problem, devices).devices
-        scored = self.offer_many(row[None, :], found_by=found_by)
+        row = Placement(self.problem, devices, order).devices
+        scored = self.offer_many(row[None, :], order=order, found_by=found_by)
         return float(scored[0]) if len(scored) else math.inf
 
-    def offer_many(self, rows: NDArray[np.uint8], *, found_by: str = "") -> NDArray[np.float64]:  # [row]
-        """Score placements, keep the best feasible one; seconds of each, inf where infeasible."""
+    def offer_replicas(self, devices: ArrayLike, replicas: Replicas, *, found_by: str = "") -> float:
+        """Score one placement whose stages several devices share; its seconds, or inf."""
+        if self.remaining_evaluations == 0:
+            return math.inf
+        placement = Placement(self.problem, devices, replicas=replicas)
+        trace = simulate(self.problem, placement)
+        self.evaluations += 1
+        if not trace.feasible:
+            return math.inf
+        if trace.objective_seconds < self.best_seconds:
+            self.best, self.best_seconds = placement.devices.copy(), trace.objective_seconds
+            self.best_order, self.best_replicas = None, placement.replicas
+            self.found_by = found_by or self.solver
+            self._note_improvement()
+        return trace.objective_seconds
+
+    def offer_many(
+        self, rows: NDArray[np.uint8], *, order: Order | None = None, found_by: str = ""
+    ) -> NDArray[np.float64]:  # [row]
+        """Score placements, all in the given order, keep the best feasible one; seconds, inf where infeasible."""
         allowed = self.remaining_evaluations
         if allowed is not None:
             rows = rows[:allowed]
         if not len(rows):
             return np.zeros(0)
-        scores = simulate_many(self.problem, np.ascontiguousarray(rows, dtype=np.uint8))
+        scores = simulate_many(self.problem, np.ascontiguousarray(rows, dtype=np.uint8), policy=order)
         self.evaluations += len(rows)
         seconds = np.where(scores.feasible, scores.seconds, np.inf)
         winner = int(np.argmin(seconds))
         if seconds[winner] < self.best_seconds:
             self.best, self.best_seconds = rows[winner].copy(), float(seconds[winner])
+            self.best_order, self.best_replicas = order, ()
             self.found_by = found_by or self.solver
             self._note_improvement()
         if self.best is None:
@@ -179,24 +221,21 @@ class Search:
         """Let another solver use what is left of the budget; that it finds nothing is only noted."""
         if member.unsupported(self.problem) is not None:
             return
-        seconds = self.budget.seconds
-        left = Budget(
-            seconds=None if seconds is None else max(0.0, seconds - self.elapsed_seconds),
-            evaluations=self.remaining_evaluations,
-        )
         try:
-            self.adopt(member.solve(self.problem, left, self.seed))
+            self.adopt(member.solve(self.problem, self.rest_of_budget(), self.seed))
         except Infeasible as error:
             self.notes.append(f"{member.name}: {error}")
             if error.placement is not None:
                 self.offer(error.placement, found_by=member.name)
 
     def adopt(self, solution: Solution) -> None:
-        """Take over what another solver found and proved."""
+        """Take over what another solver found, and what it proved unless that holds for fewer placements."""
         self.evaluations += solution.evaluations
-        self.raise_bound(solution.bound_seconds, solution.bound_name)
+        if solution.scope in ("", self.scope):
+            self.raise_bound(solution.bound_seconds, solution.bound_name)
         if solution.objective_seconds < self.best_seconds:
             self.best = solution.placement.devices.copy()
+            self.best_order, self.best_replicas = solution.placement.order, solution.placement.replicas
             self.best_seconds = solution.objective_seconds
             self.found_by = solution.found_by or solution.solver
             self._note_improvement()
@@ -222,12 +261,13 @@ class Search:
         """The incumbent with everything known about it; Infeasible if there is none."""
         if self.best is None:
             raise self._infeasible()
-        placement = Placement(self.problem, self.best)
+        placement = Placement(self.problem, self.best, self.best_order, self.best_replicas)
         return Solution(
             placement=placement,
             objective_seconds=self.best_seconds,
             bound_seconds=min(self.bound_seconds, self.best_seconds),
             bound_name=self.bound_name,
+            scope=self.scope,
             trail=tuple(self._trail),
             solver=self.solver,
             found_by=self.found_by,

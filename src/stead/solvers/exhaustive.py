@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.problem import Problem
+from stead.problem import Latency, Problem
 from stead.solvers.base import Budget, Search, Solution
+from stead.transform.order import levels
 
 CHUNK = 4096
+POLICY_ORDER = "placements without an order of their own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Exhaustive:
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Score all placements, in order."""
-        search = Search(problem, budget, solver=self.name, seed=seed)
+        scope = POLICY_ORDER if order_matters(problem) else ""
+        search = Search(problem, budget, solver=self.name, seed=seed, scope=scope)
         with search.interruptible():
             complete = True
             for rows in _all_rows(problem):
@@ -46,6 +49,14 @@ class Exhaustive:
             if complete and search.best is not None:
                 search.raise_bound(search.best_seconds, "every placement was tried")
         return search.solution()
+
+
+def order_matters(problem: Problem) -> bool:
+    """Whether an order could be better than what the policy does: never where every operator waits for another."""
+    objective = problem.objective
+    if not isinstance(objective, Latency) or not objective.takes_orders:
+        return False
+    return bool(len(problem.graph)) and int(levels(problem.graph).max()) + 1 < len(problem.graph)
 
 
 def placement_count(problem: Problem) -> float:

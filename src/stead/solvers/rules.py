@@ -41,12 +41,12 @@ def solve_by_rule(rule: Rule, problem: Problem, budget: Budget, seed: int) -> So
     return search.solution()
 
 
-def started(solver: Solver, problem: Problem, budget: Budget, seed: int) -> Search:
+def started(solver: Solver, problem: Problem, budget: Budget, seed: int, *, scope: str = "") -> Search:
     """A search for a solver that can take the problem; an error with its reason if it cannot."""
     reason = solver.unsupported(problem)
     if reason is not None:
         raise BadInput(f"{solver.name} does not apply: {reason}")
-    return Search(problem, budget, solver=solver.name, seed=seed)
+    return Search(problem, budget, solver=solver.name, seed=seed, scope=scope)
 
 
 def settled(problem: Problem, wanted: NDArray[np.int64]) -> tuple[NDArray[np.uint8], list[str]]:
