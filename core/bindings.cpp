@@ -1,6 +1,4 @@
-// The only file that knows Python: checks of shapes, conversions, nothing else.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+// The module: simulation is bound here, searches in bindings_balance.cpp, exact solvers in bindings_exact.cpp.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "batch.h"
+#include "bindings.h"
 #include "fail.h"
 #include "paths.h"
 #include "placeto.h"
@@ -21,59 +20,12 @@
 #include "screen.h"
 #include "simulate.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace {
 
 using namespace stead;
-
-template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using namespace stead::bindings;
 
 using Order = nb::ndarray<const std::int32_t, nb::c_contig, nb::device::cpu>;  // one for all rows, or one per row
-template <class T, std::size_t kAxes>
-using Result = nb::ndarray<nb::numpy, T, nb::ndim<kAxes>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-std::span<const T> vector(const Vector<T>& array) {
-    return {array.data(), array.size()};
-}
-
-template <class T>
-std::span<const T> matrix(const char* name, const Matrix<T>& array, std::size_t rows, std::size_t columns) {
-    if (array.shape(0) != rows || array.shape(1) != columns)
-        fail(name, " needs shape (", rows, ", ", columns, "), got (", array.shape(0), ", ", array.shape(1), ")");
-    return {array.data(), array.size()};
-}
-
-/// Hands the memory of `values` to numpy; a const T makes the array read-only.
-template <class T, std::size_t kAxes>
-Result<T, kAxes> owned(std::vector<std::remove_const_t<T>> values, const std::array<std::size_t, kAxes>& shape) {
-    auto* const kept = new std::vector(std::move(values));
-    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<decltype(kept)>(p); });
-    return Result<T, kAxes>(kept->data(), kAxes, shape.data(), owner);
-}
-
-/// Runs `call` without the interpreter's lock, which must be held to build its result for Python.
-template <class Call>
-auto without_gil(Call call) {
-    try {
-        const nb::gil_scoped_release release;
-        return call();
-    } catch (const Interrupted&) {
-        throw nb::python_error();  // set by the signal handler
-    }
-}
-
-Workers workers(int threads) {
-    return {threads, [] {
-                const nb::gil_scoped_acquire acquire;
-                return PyErr_CheckSignals() != 0;
-            }};
-}
 
 void bind_problem(nb::module_& module) {
     nb::class_<Problem>(module, "Problem", "Checked, immutable arrays of one placement problem.")
@@ -161,21 +113,6 @@ RowOrders rows_of(const char* name, const Order& order, std::int64_t rows) {
 
 std::span<const std::int32_t> optional(const Vector<std::int32_t>& order) {
     return order.is_valid() ? vector(order) : std::span<const std::int32_t>();
-}
-
-/// A read-only array with a value for each of `items`.
-template <class T, class Items, class Value>
-Result<const T, 1> column(const Items& items, Value value) {
-    std::vector<T> values;
-    values.reserve(items.size());
-    for (const auto& item : items) values.push_back(static_cast<T>(value(item)));
-    const std::array<std::size_t, 1> shape = {values.size()};
-    return owned<const T, 1>(std::move(values), shape);
-}
-
-template <class T>
-Result<const T, 1> column(const std::vector<T>& values) {
-    return column<T>(values, [](T value) { return value; });
 }
 
 void bind_schedule(nb::module_& module) {
@@ -407,6 +344,11 @@ NB_MODULE(_core, module) {
     bind_simulate(module);
     bind_batch(module);
     bind_paths(module);
+    bind_bounds(module);
     bind_screen(module);
     bind_placeto(module);
+    bind_construct(module);
+    bind_exact(module);
+    bind_search(module);
+    bind_balance(module);
 }

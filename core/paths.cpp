@@ -12,12 +12,12 @@ Ticks over(const Problem& problem, std::int32_t t, const Link& way) {
     return way.latency == impossible ? never : way.latency + problem.wire(t, way);
 }
 
-Ticks crossing_time(const Problem& problem, std::int32_t t, int s, int d, Crossing crossing) {
+}  // namespace
+
+Ticks crossing_ticks(const Problem& problem, std::int32_t t, int s, int d, Crossing crossing) {
     if (crossing == Crossing::link) return over(problem, t, problem.link(s, d));
     return later(over(problem, t, problem.host_write[s]), over(problem, t, problem.host_read[d]));
 }
-
-}  // namespace
 
 std::vector<Ticks> earliest_finish(const Problem& problem, Crossing crossing) {
     const int devices = problem.devices;
@@ -35,7 +35,7 @@ std::vector<Ticks> earliest_finish(const Problem& problem, Crossing crossing) {
                 arrival[d] = finish[d];
                 for (int s = 0; s < devices; ++s)
                     if (s != d && finish[s] < arrival[d])
-                        arrival[d] = std::min(arrival[d], later(finish[s], crossing_time(problem, t, s, d, crossing)));
+                        arrival[d] = std::min(arrival[d], later(finish[s], crossing_ticks(problem, t, s, d, crossing)));
             }
             for (std::int32_t at = problem.consumer_first[t]; at < problem.consumer_first[t + 1]; ++at) {
                 Ticks* reader = &ready[static_cast<std::size_t>(problem.consumer[at]) * devices];

@@ -13,6 +13,9 @@ enum class Crossing {
     host,  // written to host memory, then read from it
 };
 
+/// Ticks of tensor `t` from device s to another device d; `never` without a way.
+Ticks crossing_ticks(const Problem& problem, std::int32_t t, int s, int d, Crossing crossing);
+
 /// The earliest moment at which each operator can be finished, over all placements; `never` if it cannot run at all.
 ///
 /// earliest(v, d) = duration(v, d) + max over tensors t that v reads of

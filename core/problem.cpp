@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "checks.h"
 #include "fail.h"
 #include "overflow.h"
 
@@ -12,53 +13,6 @@ namespace {
 
 constexpr std::int64_t max_operators = std::int64_t{1} << 24;
 constexpr double picoseconds = 1e12;
-
-template <class T>
-std::vector<T> copy(std::span<const T> from) {
-    return {from.begin(), from.end()};
-}
-
-void check_size(const char* name, std::size_t given, std::size_t wanted) {
-    if (given != wanted) fail(name, " needs ", wanted, " entries, got ", given);
-}
-
-template <class T>
-void check_not_negative(const char* name, std::span<const T> values) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-        if (!(values[i] >= 0)) fail(name, " must be at least 0, but entry ", i, " is ", +values[i]);  // also NaN
-}
-
-void check_at_most(const char* name, std::span<const std::uint8_t> values, int largest) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-        if (values[i] > largest) fail(name, " must lie in 0..", largest, ", but entry ", i, " is ", +values[i]);
-}
-
-/// `first` cuts `count` items into consecutive runs.
-void check_runs(const char* name, std::span<const std::int32_t> first, std::size_t count) {
-    if (first.front() != 0) fail(name, " must begin with 0, got ", first.front());
-    for (std::size_t i = 0; i + 1 < first.size(); ++i)
-        if (first[i + 1] < first[i])
-            fail(name, " must not fall, but entry ", i + 1, " is ", first[i + 1], " after ", first[i]);
-    if (static_cast<std::size_t>(first.back()) != count)
-        fail(name, " must end with the number of items, ", count, ", got ", first.back());
-}
-
-/// Every run lists operators, strictly increasing; those of run i lie above `above(i)`.
-template <class Above>
-void check_increasing(const char* name, std::span<const std::int32_t> first, std::span<const std::int32_t> items,
-                      std::int64_t operators, Above above) {
-    for (std::size_t run = 0; run + 1 < first.size(); ++run) {
-        std::int64_t previous = above(run);
-        for (std::int32_t i = first[run]; i < first[run + 1]; ++i) {
-            if (items[i] < 0 || items[i] >= operators)
-                fail(name, ": entry ", i, " is operator ", items[i], ", but operators are 0..", operators - 1);
-            if (items[i] <= previous)
-                fail(name, ": entry ", i, " of item ", run, " is operator ", items[i],
-                     ", which must come after operator ", previous);
-            previous = items[i];
-        }
-    }
-}
 
 void check_counts(const ProblemArrays& given) {
     if (given.operators < 0 || given.operators > max_operators)
@@ -100,7 +54,7 @@ void check_graph(const ProblemArrays& given) {
     check_runs("consumer_first", given.consumer_first, given.consumer.size());
     check_not_negative("weight_bytes", given.weight_bytes);
     check_runs("weight_user_first", given.weight_user_first, given.weight_user.size());
-    check_increasing("weight_user", given.weight_user_first, given.weight_user, given.operators,
+    check_increasing("weight_user", given.weight_user_first, given.weight_user, "operator", given.operators,
                      [](std::size_t) { return -1; });
     check_at_most("phase", given.phase, 2);
     for (std::size_t t = 0; t < given.tensor_seconds.size(); ++t)
@@ -214,7 +168,7 @@ Problem::Problem(const ProblemArrays& given) {
 void Problem::take_graph(const ProblemArrays& given) {
     tensor_first = copy(given.tensor_first);
     producer = producers(tensor_first);
-    check_increasing("consumer", given.consumer_first, given.consumer, operators,
+    check_increasing("consumer", given.consumer_first, given.consumer, "operator", operators,
                      [&](std::size_t t) { return producer[t]; });
     consumer_first = copy(given.consumer_first);
     consumer = copy(given.consumer);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "batch.h"
+#include "check.h"
 #include "draft.h"
 #include "heap.h"
 #include "problem.h"
@@ -21,17 +22,9 @@
 
 using namespace stead;
 
+void test_stages();
+
 namespace {
-
-int failures = 0;
-
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            std::printf("%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            ++failures;                                                               \
-        }                                                                             \
-    } while (false)
 
 Schedule run(const Problem& problem, const Row& placement, Policy policy = Policy::fifo, const Order& order = {},
              const Order& transfer_order = {}, bool sends = false) {
@@ -46,15 +39,6 @@ bool starts_at(const Schedule& schedule, const Times& us) {
 
 bool peaks_at(const Schedule& schedule, const std::vector<std::int64_t>& bytes) {
     return std::ranges::equal(schedule.peaks, bytes, {}, &Peak::bytes);
-}
-
-bool refused(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const std::invalid_argument&) {
-        return true;
-    }
-    return false;
 }
 
 void policies_differ_as_worked_out() {
@@ -503,6 +487,7 @@ int main() {
     a_batch_can_be_interrupted();
     the_heap_sorts();
     random_problems_agree_with_themselves();
+    test_stages();
     std::printf(failures == 0 ? "all tests passed\n" : "%d checks failed\n", failures);
     return failures == 0 ? 0 : 1;
 }

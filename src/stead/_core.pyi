@@ -153,6 +153,29 @@ def earliest_finish(problem: Problem, through_host: bool = False) -> Annotated[N
     [operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.
     """
 
+def area_bound(ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """
+    Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.
+    """
+
+def total_bound(ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """
+    Ticks that all rows take at least one after another, when bytes must fit.
+    """
+
+def window_bounds(problem: Problem, bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], repeat: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], reach: int) -> tuple[int, int, int, int]:
+    """
+    (path, window, head, tail) in ticks per step: the longest way through an operator, and the best window.
+    """
+
+def heaviest_path(problem: Problem, weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+    """The path of greatest sum of weight, as operators in order."""
+
+def least_run_ticks(problem: Problem, path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], through_host: bool = False) -> int:
+    """
+    Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.
+    """
+
 def screen_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 0, baseline: bool = False) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]:
     """
     Rough seconds of policy program_order; inf where a placement cannot run. Baseline instructions are for tests.
@@ -172,4 +195,128 @@ def simulate_placeto(graph: PlacetoGraph, placement: Annotated[NDArray[numpy.uin
 def simulate_placeto_many(graph: PlacetoGraph, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], devices: int, peaks: bool = True, threads: int = 0) -> tuple[Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]]:
     """
     (makespan, peak) of many placements in us and bytes; peaks are -1 if not wanted.
+    """
+
+def list_schedule(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, rule: str, bias: float = 1.0, average: str = 'mean', insertion: bool = True, foresight: float = 0.0, limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')], int]:
+    """
+    (devices, order, ticks) of one construction; ticks are -1 if the placement cannot run.
+    """
+
+def list_schedule_many(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, variants: Sequence[tuple[str, float, str, bool, float]], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]]:
+    """
+    (devices, orders, ticks) of list scheduling by each variant (rule, bias, average, insertion, foresight), one per row.
+    """
+
+def spill(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], devices: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, over_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], int]:
+    """
+    (devices, moved units) once overfull devices have handed the tail of what they run to devices with room.
+    """
+
+def topological_order(problem: Problem, *, kind: str) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]:
+    """Operators by upward rank, depth first or by level."""
+
+def refine_parts(*, first: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], neighbour: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], edge_weight: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], weight: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], allowed: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], part_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], passes: int = 8) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]:
+    """
+    Parts [vertex] with less weight between them, within limit [part, constraint] if possible.
+    """
+
+class Stages:
+    """Checked, immutable nodes, tensors between them and kinds of devices."""
+
+    def __init__(self, *, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], tensor_source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], tensor_late: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], reader_first: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], readers: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], receive_ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], send_ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], weight_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], user_first: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], users: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], kind_count: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], kind_memory: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @property
+    def nodes(self) -> int: ...
+
+    @property
+    def kinds(self) -> int: ...
+
+class IdealsRun:
+    """The best split found, and what the search has proved."""
+
+    @property
+    def value_ticks(self) -> int:
+        """Of the busiest device; -1 when there is no split."""
+
+    @property
+    def stage_of_node(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """[node]; empty when there is no split"""
+
+    @property
+    def kind_of_stage(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """[stage]"""
+
+    @property
+    def replicas_of_stage(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """[stage]"""
+
+    @property
+    def status(self) -> str:
+        """
+        optimal; cutoff: no split is below it; bytes, pairs or time: stopped early by that limit
+        """
+
+    @property
+    def bound_ticks(self) -> int:
+        """No split is below this."""
+
+    @property
+    def ideals(self) -> int:
+        """Ideals that were stored."""
+
+    @property
+    def pairs(self) -> int:
+        """Stages that were tried after some ideal."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory for ideals."""
+
+def ideals(stages: Stages, *, load: str = 'sum', cutoff_ticks: int = 9223372036854775807, max_bytes: int = 9223372036854775807, max_pairs: int = 9223372036854775807, seconds: float = float('inf'), threads: int = 0, replicas: int = 1, sync_ticks_per_byte: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> IdealsRun:
+    """
+    The best split into contiguous stages below the cutoff, by dynamic programming over ideals.
+    """
+
+class StageSplit:
+    """Stages in the order of the pipeline."""
+
+    @property
+    def value_ticks(self) -> int:
+        """Of the busiest device; -1 when there is no split."""
+
+    @property
+    def stage_of_node(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """[node]; empty when there is no split"""
+
+    @property
+    def kind_of_stage(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """[stage]"""
+
+    @property
+    def replicas_of_stage(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """[stage]"""
+
+def linear_dp(stages: Stages, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str = 'sum', cutoff_ticks: int = 9223372036854775807, seconds: float = float('inf'), replicas: int = 1, sync_ticks_per_byte: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> StageSplit:
+    """
+    The best split of one order into stages; none below the cutoff or in time is value -1.
+    """
+
+def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], int, int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]]:
+    """
+    (devices, orders, ticks, moves, work, trail) of a local search under policy program_order, best first. The same for any number of threads unless `seconds` run out.
+    """
+
+def decode_moves(problem: Problem, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], operators: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], cutoff_ticks: int = 9223372036854775807) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+    """
+    [move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the cutoff is exceeded. Moves that are not kept are taken back.
+    """
+
+def balance(problem: Problem, node_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], restarts: int = 4, seed: int = 0, moves: int, seconds: float = float('inf'), room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], int, int, list[tuple[int, int]]]:
+    """
+    (devices, ticks, moves, trail) of the least largest load that annealing finds; ticks are -1 if nothing it met can run within room_bytes. The trail is (moves before, ticks).
+    """
+
+def descend(problem: Problem, node_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], least_gain: float, moves: int, seconds: float = float('inf'), threads: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]:
+    """
+    (devices, ticks, moves) for every start, each after the best single moves to `targets`, whatever fits.
     """

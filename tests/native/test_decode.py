@@ -1,0 +1,131 @@
+"""The decoder: changes judged between two checkpoints have the makespan of a full simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from strategies import CONTENTIONS, placed_problems, topological_orders
+
+from stead import _native
+from stead.cluster import Cluster, Device, link_all
+from stead.costs import Costs
+from stead.problem import Problem
+from stead.testing import two_towers
+from stead.transform.order import random_order
+from stead.workloads.synthetic import synthetic
+
+
+def contended(contention: str, *, seed: int, devices: int = 3, operators: int = 90) -> Problem:
+    """A layered graph on devices whose times differ and whose transfers queue as `contention` says."""
+    graph = synthetic("layered", operators=operators, seed=seed)
+    names = [f"d{d}" for d in range(devices)]
+    cluster = Cluster(
+        tuple(Device(name) for name in names),
+        link_all(names, bytes_per_second=5e9, latency_seconds=5e-6, gap_seconds=2e-6),
+        contention=contention,  # type: ignore[arg-type]
+    )
+    seconds = np.random.default_rng(seed).choice([0.0, 1e-5, 5e-5, 2e-4], size=(len(graph), devices))
+    return Problem(graph, cluster, Costs(graph, cluster, seconds))
+
+
+def simulated(
+    problem: Problem, rows: NDArray[np.uint8], order: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """(ticks, status) under policy program_order."""
+    ticks, status, _, _ = _native.simulate_many(
+        problem.native, rows, policy="program_order", order=order, memory="off"
+    )
+    return ticks, status
+
+
+@given(st.data())
+def test_decoding_is_simulating_in_program_order(data: Any) -> None:
+    problem, devices = data.draw(placed_problems())
+    order = data.draw(topological_orders(problem.graph))
+    ticks, status = simulated(problem, devices[None, :], order)
+    assume(len(devices) and status[0] == 0)
+    same = _native.decode_moves(
+        problem.native, devices, order, np.zeros(1, np.int32), devices[:1], np.zeros(1, np.uint8)
+    )
+    assert same.tolist() == ticks.tolist()
+
+
+@given(st.data())
+def test_a_small_change_is_judged_as_a_simulation_would(data: Any) -> None:
+    problem, devices = data.draw(placed_problems())
+    order = data.draw(topological_orders(problem.graph))
+    assume(len(devices) and simulated(problem, devices[None, :], order)[1][0] == 0)
+    v = data.draw(st.integers(0, len(devices) - 1))
+    target = data.draw(st.integers(0, len(problem.cluster) - 1))
+    moved = devices.copy()
+    moved[v] = target
+    judged = _native.decode_moves(
+        problem.native, devices, order, np.array([v], np.int32), moved[v : v + 1], np.zeros(1, np.uint8)
+    )
+    assert judged.tolist() == simulated(problem, moved[None, :], order)[0].tolist()
+
+
+@pytest.mark.parametrize("contention", CONTENTIONS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_changes_one_after_another_stay_exact(contention: str, seed: int) -> None:
+    problem = contended(contention, seed=seed)
+    rng = np.random.default_rng(seed)
+    count, moves = len(problem.graph), 300
+    order = random_order(problem.graph, seed)
+    current = rng.integers(3, size=count).astype(np.uint8)
+    operators = rng.integers(count, size=moves).astype(np.int32)
+    targets = rng.integers(3, size=moves).astype(np.uint8)
+    kept = (rng.random(moves) < 0.3).astype(np.uint8)
+    judged = _native.decode_moves(problem.native, current, order, operators, targets, kept)
+    rows = []
+    for v, target, keep in zip(operators, targets, kept, strict=True):
+        row = current.copy()
+        row[v] = target
+        rows.append(row)
+        current = row if keep else current
+    assert judged.tolist() == simulated(problem, np.array(rows), order)[0].tolist()
+
+
+def test_two_towers_by_hand() -> None:
+    problem = two_towers()  # l1, r1, l2, r2 of 2 s and head of 1 s; a crossing takes 2.5 s
+    order = np.arange(5, dtype=np.int32)
+    one_by_one = _native.decode_moves(
+        problem.native,
+        np.zeros(5, np.uint8),
+        order,
+        np.array([1, 3, 0], np.int32),
+        np.array([1, 1, 0], np.uint8),
+        np.array([1, 1, 1], np.uint8),
+    )
+    # r1 alone on d1 comes back at 4.5 s, so r2 ends at 6.5 s and the head at 7.5 s; with r2 the result comes at 6.5 s.
+    assert (one_by_one / 1e12).tolist() == [7.5, 7.5, 7.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"placement": np.zeros(4, np.uint8)}, "placement needs 5 entries"),
+        ({"placement": np.full(5, 2, np.uint8)}, "devices are 0..1"),
+        ({"order": np.array([4, 0, 1, 2, 3], np.int32)}, "topological"),
+        ({"order": np.array([0, 0, 1, 2, 3], np.int32)}, "permutation"),
+        ({"operators": np.array([5], np.int32)}, "no operator 5"),
+        ({"operators": np.array([-1], np.int32)}, "no operator -1"),
+        ({"targets": np.array([2], np.uint8)}, "no device 2"),
+        ({"kept": np.zeros(2, np.uint8)}, "same length"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
+    given = {
+        "placement": np.zeros(5, np.uint8),
+        "order": np.arange(5, dtype=np.int32),
+        "operators": np.array([1], np.int32),
+        "targets": np.array([1], np.uint8),
+        "kept": np.array([1], np.uint8),
+    }
+    with pytest.raises(ValueError, match=message):
+        _native.decode_moves(two_towers().native, **{**given, **change})
