@@ -16,6 +16,7 @@ from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
 from stead.problem import Latency, Objective, Priority, Problem, ProgramOrder, Throughput
+from stead.problem.objectives import Pieces
 from stead.sim import lower_bounds, simulate_many
 from stead.testing import chain3, diamond, two_towers
 
@@ -92,6 +93,66 @@ def test_a_path_too_heavy_for_one_device_pays_for_changing_it() -> None:
     assert values(linked)["path cut by memory"] == 1 + 1 + 2.5 + 3 + 3
 
 
+def fan(*, heavy_bytes: int = 0, fast_bytes: int = 10**9, slow: float = 1.0) -> Problem:
+    """s(1), then four workers (1 each, `slow` times as long on the second device), then t(1); sending takes no time."""
+    build = GraphBuilder()
+    start = build.tensor(build.operator("s"), size_bytes=0)
+    outputs = []
+    for n in range(4):
+        worker = build.operator(f"w{n}", reads=[start])
+        outputs.append(build.tensor(worker, size_bytes=0))
+        if heavy_bytes:
+            build.weight(f"w{n}", size_bytes=heavy_bytes, users=[worker])
+    build.operator("t", reads=outputs)
+    graph = build.build()
+    links = link_both_ways("x", "y", bytes_per_second=1.0, latency_seconds=0.0)
+    cluster = Cluster((Device("x", memory_bytes=fast_bytes), Device("y", memory_bytes=10**9)), links)
+    seconds = np.ones((6, 2))
+    seconds[1:5, 1] = slow
+    return Problem(graph, cluster, Costs(graph, cluster, seconds))
+
+
+def test_a_window_adds_what_lies_before_and_behind_to_the_area_between() -> None:
+    assert values(fan())["window"] == 1 + 4 / 2 + 1
+
+
+def test_devices_of_unlike_speed_share_a_window_by_their_speed() -> None:
+    assert values(fan(slow=3.0))["window"] == pytest.approx(1 + 4 / (1 + 1 / 3) + 1, rel=1e-4)
+
+
+def test_memory_keeps_a_window_from_the_quick_device() -> None:
+    # Two of four workers fit the quick device, the others take 5 s each on the slow one.
+    assert values(fan(heavy_bytes=10, fast_bytes=20, slow=5.0))["window"] == pytest.approx(
+        1 + 10 + 1, rel=1e-4
+    )
+
+
+def test_a_step_of_one_micro_batch_begins_and_ends_with_one_device() -> None:
+    assert values(fan().with_objective(Throughput(microbatches=1)))["window"] == 1 + 4 / 2 + 1
+
+
+def test_micro_batches_share_the_devices() -> None:
+    # Five of the six operators of all three micro-batches wait for an s; or all of them: 3 * 6 / 2 = 9.
+    assert values(fan().with_objective(Throughput(microbatches=3)))["window"] == max(1 + 3 * 5 / 2, 9) / 3
+
+
+def test_towers_share_a_device_or_pay_for_meeting() -> None:
+    # On one device the head starts at 8; else one of the towers sends something on its way: 2 + 2.5 + 2 or 4 + 2.5.
+    assert values(two_towers())["crowded path"] == 6.5 + 1
+
+
+def test_what_branches_need_together_counts_unless_one_is_sent() -> None:
+    # d starts at 1 + 2 + 3 if b and c are on its device, at 3 + 2.5 if b is sent to it, at 4 + 2.5 if c is.
+    assert values(diamond())["crowded path"] == 5.5 + 1
+
+
+def test_bounds_are_named_once_and_say_what_they_assume() -> None:
+    found = lower_bounds(fan())
+    assert len({bound.name for bound in found}) == len(found)
+    assert all(bound.assumes for bound in found)
+    assert found[0].seconds == max(bound.seconds for bound in found)
+
+
 def test_too_little_memory_in_all_is_proved_infeasible() -> None:
     with pytest.raises(Infeasible, match="weights need") as caught:
         lower_bounds(heavy_chain(25).with_memory("slow", 10))
@@ -108,14 +169,23 @@ def test_no_placement_beats_a_bound(objective: Objective, data: st.DataObject) -
 
 
 @given(data=st.data())
-def test_no_offloaded_placement_beats_a_bound(data: st.DataObject) -> None:
+def test_no_order_of_a_placement_beats_a_bound(data: st.DataObject) -> None:
+    problem = data.draw(problems(most_operators=7))
+    operators = len(problem.graph)
+    order = Priority(np.array(data.draw(st.permutations(range(operators))), dtype=np.int32))
+    _check(problem, order)
+
+
+@pytest.mark.parametrize("pieces", ["serial", "published"])
+@given(data=st.data())
+def test_no_offloaded_placement_beats_a_bound(pieces: Pieces, data: st.DataObject) -> None:
     drawn = data.draw(problems(most_operators=5, host=True))
     if not any(device.is_host for device in drawn.cluster):
         return
-    _check(drawn.with_objective(Latency(execution="offload")))
+    _check(drawn.with_objective(Latency(execution="offload", pieces=pieces)))
 
 
-def _check(problem: Problem) -> None:
+def _check(problem: Problem, order: Priority | None = None) -> None:
     """Compare every bound with every feasible placement."""
     try:
         bounds = lower_bounds(problem)
@@ -125,7 +195,7 @@ def _check(problem: Problem) -> None:
     if devices**operators > 1100:
         return
     rows = np.array(list(itertools.product(range(devices), repeat=operators)), dtype=np.uint8)
-    scores = simulate_many(problem, rows.reshape(devices**operators, operators), memory="peak")
+    scores = simulate_many(problem, rows.reshape(devices**operators, operators), memory="peak", policy=order)
     best = scores.seconds[scores.feasible].min(initial=np.inf)
     if bounds is None:
         assert not scores.feasible.any()

@@ -1,14 +1,16 @@
 """Lower bounds: values that no placement can beat, each with what it assumes.
 
-Notation    v operator or unit, d device, x[v,d] = 1 if v is placed on d
-    p[v,d]  seconds of v on d           w[v]    bytes of weights that only v needs (a tied weight is shared out)
+Notation    v operator or unit, d device
+    p[v,d]  ticks of v on d             w[v]    bytes of weights that only v needs (a tied weight is shared out)
     M[d]    usable bytes of d           T       the objective
+    h[v]    ticks before which v cannot start       q[v]    ticks that pass at least once v is done
+
+Everything is computed in whole picoseconds, as the simulator counts: a bound can equal a value, and no rounding lifts
+it above one. core/window_bounds.h and core/heads.h have the proofs of what windows and crowded paths claim.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +20,11 @@ from stead import _native
 from stead.errors import Infeasible
 from stead.graph import PHASES
 from stead.problem import Latency, Placeto, Problem, Throughput
-from stead.sim.path_bounds import heaviest_path, runs_in_memory
+from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
+from stead.sim.ways import TICKS_PER_SECOND
 
-ROUNDS = 300  # of the ascent in `_area`; its value is valid after any number
-SAFE = 1 - 1e-12  # sums of floating-point numbers may come out this much too large
+LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
+FARTHEST = 512  # operators to look at from one
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,11 @@ def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
     """Every bound that holds for the objective, largest first; Infeasible if memory provably cannot suffice."""
     if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, Placeto):
         return ()
-    table = _Units.of(problem)
+    table = _Table.of(problem)
     table.check_memory(problem)
     found = [
-        _path(problem), _runs(problem), _path_in_memory(problem), _work(problem, table), _largest(problem, table),
+        _path(problem), _runs(problem), _path_in_memory(problem, table), _work(problem, table),
+        _largest(problem, table), *_windows(problem, table),
     ]  # fmt: skip
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
@@ -52,39 +56,49 @@ def best_bound(problem: Problem) -> Bound:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Units:
-    """What matters of the units that must share a device."""
+class _Table:
+    """What matters of operators and of units, which must share a device, in one step."""
 
-    seconds: NDArray[np.float64]  # [unit, device] per sample; inf where it may not run
-    weight_bytes: NDArray[np.float64]  # [unit]
-    capacity_bytes: NDArray[np.float64]  # [device]
+    ticks: NDArray[np.int64]  # [operator, device]; -1 where it may not run
+    unit_ticks: NDArray[np.int64]  # [unit, device] per step; -1 where it may not run
+    weight_bytes: NDArray[np.int64]  # [operator]; rounded down
+    unit_bytes: NDArray[np.int64]  # [unit]
+    capacity_bytes: NDArray[np.int64]  # [device]
+    repeat: NDArray[np.int32]  # [operator]; runs per step
+    microbatches: int  # per step
 
     @staticmethod
-    def of(problem: Problem) -> _Units:
-        graph, count = problem.graph, problem.unit_count
-        # Whole picoseconds, as the simulator counts, so that a bound can equal a value exactly.
-        ticks = np.where(problem.allowed, np.rint(problem.costs.seconds * 1e12), np.inf)
-        objective = problem.objective
-        if isinstance(objective, Throughput) and objective.microbatches is not None:
-            ticks[graph.phases == PHASES.index("update")] /= objective.microbatches  # they run once per step
-        seconds = np.zeros((count, len(problem.cluster)))
-        np.add.at(seconds, problem.units, ticks)
-        seconds /= 1e12
+    def of(problem: Problem) -> _Table:
+        graph, objective = problem.graph, problem.objective
+        microbatches = (objective.microbatches if isinstance(objective, Throughput) else None) or 1
+        repeat = np.full(len(graph), microbatches, dtype=np.int32)
+        repeat[graph.phases == PHASES.index("update")] = 1
+        seconds = np.where(problem.allowed, problem.costs.seconds, 0.0)
+        ticks = np.rint(seconds * TICKS_PER_SECOND).astype(np.int64)
+        unit_ticks = np.zeros((problem.unit_count, len(problem.cluster)), dtype=np.int64)
+        np.add.at(unit_ticks, problem.units, ticks * repeat[:, None])
+        ticks[~problem.allowed] = unit_ticks[~problem.unit_allowed] = -1
         users = np.diff(graph.weight_user_first)
-        shares = np.repeat(graph.weight_bytes / np.maximum(users, 1), users)
-        weights = np.zeros(count)
-        np.add.at(weights, problem.units[graph.weight_users], shares)
-        capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
-        return _Units(seconds, weights, capacity)
+        weight_bytes = np.zeros(len(graph), dtype=np.int64)
+        np.add.at(
+            weight_bytes, graph.weight_users, np.repeat(graph.weight_bytes // np.maximum(users, 1), users)
+        )
+        unit_bytes = np.zeros(problem.unit_count, dtype=np.int64)
+        np.add.at(unit_bytes, problem.units, weight_bytes)
+        capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+        return _Table(ticks, unit_ticks, weight_bytes, unit_bytes, capacity, repeat, microbatches)
+
+    def seconds(self, ticks: int) -> float:
+        """Seconds per sample of ticks per step, rounded as the simulator rounds them."""
+        return ticks / TICKS_PER_SECOND / self.microbatches
 
     def check_memory(self, problem: Problem) -> None:
         """Raise Infeasible if the weights alone exceed all memory that may hold them."""
-        total, room = float(self.weight_bytes.sum()), float(self.capacity_bytes.sum())
+        total, room = sum(problem.graph.weight_bytes.tolist()), sum(self.capacity_bytes.tolist())
         if total > room:
-            short = math.ceil(total - room)
             raise Infeasible(
                 f"weights need {total / 2**30:.2f} GiB, all devices together have {room / 2**30:.2f} GiB",
-                short_bytes={problem.cluster.names[int(self.capacity_bytes.argmax())]: short},
+                short_bytes={problem.cluster.names[int(self.capacity_bytes.argmax())]: total - room},
                 proved=True,
             )
 
@@ -95,16 +109,52 @@ def _path(problem: Problem) -> Bound | None:
     if not isinstance(objective, Latency):
         if objective.microbatches is None:
             return None
-        longest, share = _longest_path(problem, host=False), objective.microbatches
         return Bound(
-            "critical path", longest / share, "one micro-batch passes every operator of a path in turn"
+            "critical path",
+            _longest_path(problem, host=False) / objective.microbatches,
+            "one micro-batch passes every operator of a path in turn",
         )
-    host = objective.execution == "offload"
     return Bound(
         "critical path",
-        _longest_path(problem, host=host),
+        _longest_path(problem, host=objective.execution == "offload"),
         "operators of a path run in turn, each on its best device, and a change of device takes a transfer",
     )
+
+
+def _longest_path(problem: Problem, *, host: bool) -> float:
+    earliest = _native.earliest_finish(problem.native, host)
+    return float(earliest.max()) / TICKS_PER_SECOND if len(earliest) else 0.0
+
+
+def _windows(problem: Problem, table: _Table) -> tuple[Bound, ...]:
+    """Paths that must also pass crowds, and all that must happen between two moments."""
+    objective = problem.objective
+    if isinstance(objective, Latency):
+        if objective.execution != "dataflow":
+            return ()
+    elif objective.microbatches is None:
+        return ()
+    if not len(problem.graph):
+        return ()
+    reach = min(FARTHEST, max(16, LOOKS // len(problem.graph)))
+    path, window, head, tail = _native.window_bounds(problem.native, table.weight_bytes, table.repeat, reach)
+    return (
+        Bound(
+            "crowded path",
+            table.seconds(path),
+            "what an operator waits for runs on few devices, on one of them, or has to be sent",
+        ),
+        Bound(
+            "window",
+            table.seconds(window),
+            f"what cannot start before {_short(head)} and leaves {_short(tail)} behind it shares the devices; "
+            "work may be cut into pieces, weights must fit",
+        ),
+    )
+
+
+def _short(ticks: int) -> str:
+    return f"{ticks / TICKS_PER_SECOND:.4g} s"
 
 
 def _runs(problem: Problem) -> Bound | None:
@@ -122,138 +172,64 @@ def _runs(problem: Problem) -> Bound | None:
     )
 
 
-def _path_in_memory(problem: Problem) -> Bound | None:
+def _path_in_memory(problem: Problem, table: _Table) -> Bound | None:
     """Operators that run in turn and whose weights cannot all be on the quickest device."""
     if not isinstance(problem.objective, Latency):
         return None
+    ticks = table.ticks
     if problem.objective.execution == "sequential":
-        in_turn = np.ones(len(problem.graph), dtype=bool)
         assumes = "one operator at a time; weights must fit, operators may be cut into pieces"
     else:
-        least = np.where(problem.allowed, problem.costs.seconds, np.inf).min(axis=1, initial=np.inf)
         in_turn = np.zeros(len(problem.graph), dtype=bool)
-        in_turn[heaviest_path(problem, least)] = True
+        in_turn[heaviest_path(problem, least_seconds(problem))] = True
+        ticks = np.where(in_turn[:, None] | (ticks < 0), ticks, 0)
         assumes = "operators of one path run in turn; weights must fit, operators may be cut into pieces"
-    graph = problem.graph
-    users = np.diff(graph.weight_user_first)
-    weights = np.zeros(len(graph))
-    np.add.at(weights, graph.weight_users, np.repeat(graph.weight_bytes / np.maximum(users, 1), users))
-    seconds = np.where(problem.allowed, np.where(in_turn[:, None], problem.costs.seconds, 0.0), np.inf)
-    capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
-    return Bound("path in memory", _knapsack(seconds, weights, capacity), assumes)
+    everywhere = np.ones(len(problem.cluster), dtype=np.uint8)
+    total = _native.total_bound(ticks, table.weight_bytes, table.capacity_bytes, everywhere)
+    return Bound("path in memory", table.seconds(total), assumes)
 
 
-def _knapsack(
-    seconds: NDArray[np.float64], weights: NDArray[np.float64], capacity: NDArray[np.float64]
-) -> float:
-    """Least sum of seconds[v, d(v)] when weights must fit, bounded from below by its dual.
-
-    For every z >= 0:  sum_v min_d (seconds[v,d] + z[d] w[v]) - sum_d z[d] M[d]. Concave in z; ascended one device at
-    a time by golden sections, and valid at every point.
-    """
-    scarce = np.flatnonzero(capacity < weights.sum())
-    heavy = weights > 0
-    finite = seconds[heavy][np.isfinite(seconds[heavy])]
-    spread = float(finite.max(initial=0.0)) if finite.size else 0.0
-    lightest = float(weights[heavy].min(initial=np.inf))
-    z = np.zeros(len(capacity))
-
-    def value(prices: NDArray[np.float64]) -> float:
-        return float(
-            (seconds + np.outer(weights, prices)).min(axis=1).sum() - prices[scarce] @ capacity[scarce]
-        )
-
-    if not len(seconds):
-        return 0.0
-    best = value(z)
-    if scarce.size and spread > 0:
-        top = 4 * spread / lightest  # beyond this price nobody stays who can leave
-        for _ in range(3 if scarce.size > 1 else 1):
-            for d in scarce:
-                best = max(best, _golden(value, z, int(d), top))
-    return best * SAFE
-
-
-def _golden(
-    value: Callable[[NDArray[np.float64]], float], z: NDArray[np.float64], d: int, top: float
-) -> float:
-    """Raise a concave function along one coordinate of z, in place; its best value."""
-    ratio, low, high = (math.sqrt(5) - 1) / 2, 0.0, top
-    best, best_at = value(z), float(z[d])
-    for _ in range(60):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        values = []
-        for at in (left, right):
-            z[d] = at
-            values.append(value(z))
-            if values[-1] > best:
-                best, best_at = values[-1], at
-        low, high = (left, high) if values[0] < values[1] else (low, right)
-    z[d] = best_at
-    return best
-
-
-def _longest_path(problem: Problem, *, host: bool) -> float:
-    earliest = _native.earliest_finish(problem.native, host)
-    return float(earliest.max()) / 1e12 if len(earliest) else 0.0
-
-
-def _work(problem: Problem, units: _Units) -> Bound | None:
+def _work(problem: Problem, table: _Table) -> Bound | None:
     """All work, spread over the devices as well as memory lets it be."""
     objective = problem.objective
     if isinstance(objective, Latency) and objective.execution == "sequential":
-        total = math.fsum(units.seconds.min(axis=1)) if len(units.seconds) else 0.0
-        return Bound("total work", total * SAFE, "one operator at a time, each on its best device")
-    busy = np.ones(len(problem.cluster), dtype=bool)
+        return Bound(
+            "total work",
+            table.seconds(int(_least(table).sum())),
+            "one operator at a time, each on its best device",
+        )
+    busy = np.ones(len(problem.cluster), dtype=np.uint8)
     if isinstance(objective, Latency) and objective.execution == "offload":
-        busy = np.array([not device.is_host for device in problem.cluster])  # hosts have unlimited cores
-    seconds = _area(units, busy)
+        if objective.pieces == "published":
+            return None  # pieces of one device run side by side
+        busy = np.array(
+            [not device.is_host for device in problem.cluster], dtype=np.uint8
+        )  # hosts: unlimited cores
+    ticks = _native.area_bound(table.unit_ticks, table.unit_bytes, table.capacity_bytes, busy)
     return Bound(
-        "area", seconds, "a device does one thing at a time; work may be cut into pieces, weights must fit"
+        "area",
+        table.seconds(ticks),
+        "a device does one thing at a time; work may be cut into pieces, weights must fit",
     )
 
 
-def _largest(problem: Problem, units: _Units) -> Bound | None:
+def _least(table: _Table) -> NDArray[np.int64]:  # [unit]
+    """Ticks of units on their best devices."""
+    if not len(table.unit_ticks):
+        return np.zeros(0, dtype=np.int64)
+    least: NDArray[np.int64] = np.where(table.unit_ticks < 0, np.iinfo(np.int64).max, table.unit_ticks).min(
+        axis=1
+    )
+    return least
+
+
+def _largest(problem: Problem, table: _Table) -> Bound | None:
     """The unit that takes longest even on its best device."""
     objective = problem.objective
     if isinstance(objective, Latency) and objective.execution != "dataflow":
         return None
-    longest = float(units.seconds.min(axis=1).max()) if len(units.seconds) else 0.0
-    if isinstance(objective, Throughput) and objective.microbatches is not None:
-        longest *= SAFE  # updates are shared out among micro-batches, which is not exact
-    return Bound("largest unit", longest, "operators that must share a device share its time")
-
-
-def _area(units: _Units, busy: NDArray[np.bool_]) -> float:
-    """The linear relaxation of balancing work under memory limits, bounded from below by its dual.
-
-    min T  s.t.  sum_v p[v,d] x[v,d] <= T (d busy),  sum_v w[v] x[v,d] <= M[d],  sum_d x[v,d] = 1.
-    For every y >= 0 with sum y = 1 and z >= 0:  T >= sum_v min_d (y[d] p[v,d] + z[d] w[v]) - sum_d z[d] M[d].
-    Any (y, z) gives a valid bound; projected subgradient steps make it a good one.
-    """
-    if not len(units.seconds) or not busy.any():
-        return 0.0
-    usable = np.isfinite(units.seconds)
-    seconds = np.where(usable, units.seconds, 0.0)
-    weights, capacity = units.weight_bytes, units.capacity_bytes
-    total_weight = float(weights.sum())
-    scarce = capacity < total_weight
-    rates = np.where(busy, 1.0 / np.maximum(np.where(usable, seconds, 0.0).sum(axis=0), 1e-30), 0.0)
-    y = rates / rates.sum()
-    z = np.zeros(len(capacity))
-    best, rows = 0.0, np.arange(len(seconds))
-    for round_number in range(ROUNDS):
-        price = np.where(usable, y * seconds + np.outer(weights, z), np.inf)
-        choice = price.argmin(axis=1)
-        value = float(price[rows, choice].sum() - z @ np.where(scarce, capacity, 0.0))
-        best = max(best, value)
-        load = np.bincount(choice, weights=seconds[rows, choice], minlength=len(y))
-        held = np.bincount(choice, weights=weights, minlength=len(y))
-        step = 1.0 / math.sqrt(1.0 + round_number)
-        scale = max(float(load.max()), 1e-30)
-        y = np.where(busy, y * np.exp(step * load / scale), 0.0)
-        y /= y.sum()
-        if scarce.any():
-            excess = np.where(scarce, held - capacity, 0.0) / total_weight
-            z = np.maximum(z + step * max(value, best, scale) / total_weight * excess, 0.0)
-    return best * SAFE
+    return Bound(
+        "largest unit",
+        table.seconds(int(_least(table).max(initial=0))),
+        "operators that must share a device share its time",
+    )
