@@ -138,6 +138,13 @@ class Search:
         return (float(self._least_bad[0]) if self._least_bad is not None else math.inf), math.inf
 
     @property
+    def gap(self) -> float:
+        """The share of the incumbent that could at most still be saved; 1 without an incumbent."""
+        if self.best is None or self.best_seconds <= 0:
+            return 0.0 if self.best is not None else 1.0
+        return max(0.0, 1 - self.bound_seconds / self.best_seconds)
+
+    @property
     def elapsed_seconds(self) -> float:
         """Wall time since the search began."""
         return time.monotonic() - self._started
@@ -217,20 +224,24 @@ class Search:
             self._remember_least_bad(rows, scores)
         return seconds
 
-    def try_solver(self, member: Solver) -> None:
-        """Let another solver use what is left of the budget; that it finds nothing is only noted."""
+    def try_solver(self, member: Solver, *, share: float = 1.0) -> Solution | None:
+        """Let another solver use a share of what is left of the budget; that it finds nothing is only noted."""
         if member.unsupported(self.problem) is not None:
-            return
+            return None
         try:
-            self.adopt(member.solve(self.problem, self.rest_of_budget(), self.seed))
+            solution = member.solve(self.problem, self.rest_of_budget(share), self.seed)
+            self.adopt(solution)
+            return solution
         except Infeasible as error:
             self.notes.append(f"{member.name}: {error}")
             if error.placement is not None:
                 self.offer(error.placement, found_by=member.name)
+            return None
 
     def adopt(self, solution: Solution) -> None:
         """Take over what another solver found, and what it proved unless that holds for fewer placements."""
         self.evaluations += solution.evaluations
+        self.interrupted |= solution.interrupted
         if solution.scope in ("", self.scope):
             self.raise_bound(solution.bound_seconds, solution.bound_name)
         if solution.objective_seconds < self.best_seconds:
@@ -310,6 +321,19 @@ class Search:
 
 REGISTRY: dict[str, str] = {
     "auto": "stead.solvers.portfolio:Auto",
+    "ideals": "stead.solvers.exact.ideals:Ideals",
+    "linear-dp": "stead.solvers.exact.ideals:LinearDP",
+    "prefix-mip": "stead.solvers.exact.prefix_mip:PrefixMip",
+    "throughput-mip": "stead.solvers.exact.throughput_mip:ThroughputMip",
+    "anneal": "stead.solvers.exact.anneal:Anneal",
+    "latency-mip": "stead.solvers.exact.latency_mip:LatencyMip",
+    "latency-cp": "stead.solvers.exact.latency_cp:LatencyCp",
+    "mincut": "stead.solvers.exact.mincut:MinCut",
+    "offload-linear": "stead.solvers.exact.offload:OffloadLinear",
+    "greedy-offload": "stead.solvers.exact.offload:GreedyOffload",
+    "max-load-split": "stead.solvers.exact.offload:MaxLoadSplit",
+    "pipedream": "stead.solvers.exact.pipedream:Pipedream",
+    "local-search": "stead.solvers.exact.local_search:LocalSearch",
     "split": "stead.solvers.split:Split",
     "climb": "stead.solvers.climb:Climb",
     "exhaustive": "stead.solvers.exhaustive:Exhaustive",

@@ -1,0 +1,367 @@
+"""Latency when accelerators are called like functions: constructions and the dynamic program on linear orders.
+
+A call copies in what it reads, computes, and copies out what others read; nothing leaves before its end. Along a
+topological order, at most one interval per accelerator and host operators in between,
+
+    F[m, j] = min( F[m-1, j],  F[m, j-1] + host[j],  min over i of F[m-1, i] + In(i..j) + C(i..j) + Out(i..j) )
+
+is the least *sum* of times over the first j nodes with m accelerators (Tarnawski et al. 2020). Parallel branches make
+the true latency smaller than the sum, so every answer is scored by the simulator and several orders are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.problem import Latency, Problem, Throughput
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.climb import climb_to_fit
+from stead.solvers.exact.ideals import Ideals
+from stead.solvers.exact.interval_costs import IntervalCosts
+from stead.solvers.exact.orders import linear_orders
+from stead.solvers.exact.reduction import Reduced, reduce
+from stead.solvers.experts import Expert
+from stead.solvers.rules import started
+
+MEMORY_ROUNDS = 4  # attempts with less room where the simulator counts more than weights
+BATCH = 128
+PATIENCE_PER_NODE = 256  # small problems have few neighbours
+
+
+def not_offload(problem: Problem) -> str | None:
+    """Why a problem is not one of calls, in one sentence; None if it is."""
+    objective = problem.objective
+    if not (isinstance(objective, Latency) and objective.execution == "offload"):
+        return "it plans calls of accelerators: latency with offload execution"
+    routes = problem.routes
+    for d, device in enumerate(problem.cluster):
+        if not device.is_host and np.isinf(routes.host_latency_seconds[:, d]).any():
+            return f"device {device.name} has no link with a CPU, so it cannot be called"
+    return None
+
+
+def through_host(problem: Problem) -> Problem:
+    """The same problem with all copies through host memory, as calls do whatever links there are."""
+    if problem.cluster.routing == "host":
+        return problem
+    return Problem(
+        problem.graph,
+        replace(problem.cluster, routing="host"),
+        problem.costs,
+        objective=problem.objective,
+        constraints=problem.constraints,
+    )
+
+
+def reduced_calls(problem: Problem) -> Reduced:
+    """Supernodes that make one call possible for any interval of a linear order."""
+    return reduce(through_host(problem), notion="stages", merge="lossless")
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyOffload:
+    """Fills one accelerator after another along a depth-first order up to its memory; the rest is for the CPU."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "greedy-offload"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes latency with offload execution."""
+        return not_offload(problem)
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Offer the one placement it constructs, or the least bad of some that leave more room."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            reduced = reduced_calls(problem)
+            order = next(linear_orders(reduced, seed=0, drawn=0), np.zeros(0, dtype=np.int32))
+            for tighter in _with_less_room(search, reduced):
+                search.offer(tighter.lift(_greedy_devices(tighter, order)))
+        return search.solution()
+
+
+@dataclass(frozen=True, slots=True)
+class MaxLoadSplit:
+    """The best pipeline (largest load of a device as small as possible), used for single samples.
+
+    Beyond `max_pairs` pairs of ideals it is the best pipeline found so far.
+    """
+
+    max_pairs: int = 20_000_000
+    max_bytes: int = 2**28
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "max-load-split"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes latency with offload execution."""
+        return not_offload(problem)
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Balance the pipeline, then ask the simulator for the latency."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            pipeline = reduced_calls(problem).problem.with_objective(Throughput())
+            half = None if budget.evaluations is None else max(1, budget.evaluations // 2)
+            within = Budget(seconds=budget.seconds, evaluations=half)
+            found = Ideals(max_bytes=self.max_bytes, max_pairs=self.max_pairs).solve(pipeline, within, seed)
+            search.evaluations += found.evaluations
+            search.notes += found.notes
+            search.offer(found.placement.devices)
+        return search.solution()
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadLinear:
+    """Intervals of linear orders as calls, chosen optimally for each order, then improved by the simulator.
+
+    Never worse than all on the fastest CPU, `greedy-offload`, `expert` or `max-load-split`: they are among its starts.
+    Stops by itself once `patience` placements in a row have not helped (fewer for small graphs). It proves nothing.
+    """
+
+    orders: int = 24
+    patience: int = 20_000
+    positions: int = (
+        1500  # most places where an order may be cut; longer orders are cut at even shares of the work
+    )
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "offload-linear"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes latency with offload execution."""
+        return not_offload(problem)
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Constructions first, then linear orders, then local search."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            bound = best_bound(problem)
+            search.raise_bound(bound.seconds, bound.name)
+            reduced = reduced_calls(problem)
+            search.offer(_on_hosts(reduced), found_by="all on CPU")
+            search.try_solver(GreedyOffload())
+            self._cut_orders(search, reduced)
+            for member in (Expert(), MaxLoadSplit()):
+                if not search.done:
+                    search.try_solver(member)
+            if search.best is None:
+                climb_to_fit(search)
+            if search.best is not None:
+                improve_calls(search, reduced, patience=min(self.patience, PATIENCE_PER_NODE * reduced.count))
+        return search.solution()
+
+    def _cut_orders(self, search: Search, reduced: Reduced) -> None:
+        for order in linear_orders(reduced, seed=search.seed, drawn=max(0, self.orders - 6)):
+            if search.done:
+                return
+            for tighter in _with_less_room(search, reduced):
+                devices = cut_order(tighter, order, positions=self.positions)
+                if devices is None:
+                    break
+                search.offer(tighter.lift(devices))
+
+
+def cut_order(reduced: Reduced, order: NDArray[np.int32], *, positions: int) -> NDArray[np.int64] | None:
+    """The device of every node if the order is cut into intervals at the least sum; None if memory forbids all."""
+    costs = IntervalCosts(reduced, order, positions=positions)
+    host, host_of = costs.host_ticks()
+    layers = [_Layer.of_hosts(host)]
+    for j, kind in enumerate(reduced.kinds):
+        if not kind.is_host:
+            ticks = costs.call_ticks(j)
+            layers += _layers_of_kind(layers[-1], ticks, host, kind.devices)
+    if not layers[-1].best[-1] < np.inf:
+        return None
+    devices, j = host_of.copy(), costs.blocks
+    for layer in reversed(layers[1:]):
+        j = int(layer.origin[j])
+        if layer.begin[j] >= 0:
+            devices[(costs.block_of >= layer.begin[j]) & (costs.block_of < j)] = layer.device
+            j = int(layer.begin[j])
+    return devices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layer:
+    """F[m, .] of the dynamic program, and how each value came about."""
+
+    device: int
+    best: NDArray[np.float64]  # [position]
+    begin: NDArray[np.int64]  # [position]; where the call that ends here begins, -1: no call
+    origin: NDArray[np.int64]  # [position]; from there on everything is on hosts
+
+    @staticmethod
+    def of_hosts(host: NDArray[np.float64]) -> _Layer:
+        best = np.concatenate([[0.0], np.cumsum(host)])
+        return _Layer(-1, best, np.full(len(best), -1), np.zeros(len(best), dtype=np.int64))
+
+    def with_device(self, device: int, ticks: NDArray[np.float64], host: NDArray[np.float64]) -> _Layer:
+        """The next layer: one more accelerator, whose calls take `ticks`."""
+        total = self.best[:, None] + ticks
+        begin = total.argmin(axis=0)
+        called = total[begin, np.arange(len(begin))]
+        begin = np.where(called < self.best, begin, -1)
+        best = np.minimum(called, self.best)
+        origin = np.arange(len(best))
+        for j, seconds in enumerate(host.tolist(), start=1):
+            if best[j - 1] + seconds < best[j]:
+                best[j], origin[j] = best[j - 1] + seconds, origin[j - 1]
+        return _Layer(device, best, begin, origin)
+
+
+def _layers_of_kind(
+    layer: _Layer, ticks: NDArray[np.float64], host: NDArray[np.float64], devices: tuple[int, ...]
+) -> list[_Layer]:
+    """One layer per device, as long as one more helps."""
+    layers: list[_Layer] = []
+    for d in devices:
+        following = layer.with_device(d, ticks, host)
+        if np.array_equal(following.best, layer.best):
+            break
+        layers.append(following)
+        layer = following
+    return layers
+
+
+def improve_calls(search: Search, reduced: Reduced, *, patience: int) -> None:
+    """Hill climbing on calls: runs of nodes move across borders between calls, or to another device."""
+    rng = np.random.default_rng(search.seed)
+    moves = _Moves(reduced)
+    failed = 0
+    while failed < patience and not search.done:
+        before = search.best_seconds
+        assert search.best is not None
+        rows = moves.neighbours(search.best[moves.first_operator], rng)
+        search.offer_many(rows[:, reduced.node_of], found_by="local search")
+        failed = 0 if search.best_seconds < before else failed + len(rows)
+
+
+class _Moves:
+    """Variants of a placement of nodes."""
+
+    def __init__(self, reduced: Reduced) -> None:
+        self._reduced = reduced
+        self.first_operator = np.unique(reduced.node_of, return_index=True)[1]  # [node]
+        self._edges = reduced.order.astype(np.int64)
+        device_kind = {d: j for j, kind in enumerate(reduced.kinds) for d in kind.devices}
+        self._kind_of = np.array([device_kind[d] for d in range(len(device_kind))])
+        self._allowed = (reduced.ticks[:, :, 0] >= 0)[:, self._kind_of]  # [node, device]
+        self._hosts = [kind.devices[0] for kind in reduced.kinds if kind.is_host]
+        self._next = _neighbour_lists(reduced.count, self._edges)
+
+    def neighbours(self, devices: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+        """BATCH variants, each with a connected set of nodes of one device moved elsewhere."""
+        rows = np.repeat(devices[None, :], BATCH, axis=0)
+        crossing = self._edges[devices[self._edges[:, 0]] != devices[self._edges[:, 1]]]
+        for row in rows:
+            across = len(crossing) and rng.random() < 0.8
+            if across:
+                edge = crossing[rng.integers(len(crossing))]
+                seed, towards = (edge if rng.random() < 0.5 else edge[::-1]).tolist()
+                target = int(devices[towards])
+            else:
+                seed = int(rng.integers(len(devices)))
+                target = int(rng.choice(np.flatnonzero(self._allowed[seed])))
+            if rng.random() < 0.15 and self._hosts:
+                target = int(rng.choice(self._hosts))
+            moved = self._grown(seed, devices, int(2 ** rng.uniform(0, 6)), rng)
+            moved = moved[self._allowed[moved, target]]
+            if rng.random() < 0.1:  # exchange what both devices hold
+                row[devices == target] = devices[seed]
+            row[moved] = target
+            torn = ~self._allowed[np.arange(len(row)), row]
+            row[torn] = devices[torn]
+        return rows
+
+    def _grown(
+        self, seed: int, devices: NDArray[np.uint8], most: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Up to `most` connected nodes of one device around one of them."""
+        grown, waiting = {seed}, [seed]
+        while waiting and len(grown) < most:
+            v = waiting.pop(0 if rng.random() < 0.7 else -1)
+            for other in self._next[v]:
+                if other not in grown and devices[other] == devices[seed] and len(grown) < most:
+                    grown.add(other)
+                    waiting.append(other)
+        return np.array(sorted(grown), dtype=np.int64)
+
+
+def _neighbour_lists(count: int, edges: NDArray[np.int64]) -> list[list[int]]:
+    lists: list[list[int]] = [[] for _ in range(count)]
+    for a, b in edges.tolist():
+        lists[a].append(b)
+        lists[b].append(a)
+    return lists
+
+
+def _greedy_devices(reduced: Reduced, order: NDArray[np.int32]) -> NDArray[np.int64]:  # [node]
+    """Accelerators one after another, each as full as its memory allows; then the CPU."""
+    devices = _host_devices(reduced)
+    places = [(d, j) for j, kind in enumerate(reduced.kinds) if not kind.is_host for d in kind.devices]
+    weights = _weights_of_nodes(reduced)
+    position, held, used = 0, set[int](), 0
+    for v in order.tolist():
+        while position < len(places):
+            d, j = places[position]
+            more = [w for w in weights[v] if w not in held]
+            size = sum(int(reduced.weight_bytes[w]) for w in more)
+            if reduced.ticks[v, j, 0] < 0:
+                break
+            if used + size <= reduced.kinds[j].memory_bytes:
+                devices[v] = d
+                held.update(more)
+                used += size
+                break
+            position, held, used = position + 1, set(), 0
+    return devices
+
+
+def _weights_of_nodes(reduced: Reduced) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(reduced.count)]
+    weight = np.repeat(np.arange(len(reduced.weight_bytes)), np.diff(reduced.user_first))
+    for w, v in zip(weight.tolist(), reduced.users.tolist(), strict=True):
+        found[v].append(w)
+    return found
+
+
+def _with_less_room(search: Search, reduced: Reduced) -> Iterator[Reduced]:
+    """The problem itself, then with less room for weights as long as nothing that was offered since fits."""
+    for attempt in range(MEMORY_ROUNDS):
+        share = 1.0 - attempt / MEMORY_ROUNDS / 2
+        kinds = tuple(
+            replace(kind, memory_bytes=int(kind.memory_bytes * share)) if not kind.is_host else kind
+            for kind in reduced.kinds
+        )
+        before = search.evaluations
+        yield reduced if attempt == 0 else replace(reduced, kinds=kinds)
+        if search.done or search.best is not None or search.evaluations == before:
+            return
+
+
+def _on_hosts(reduced: Reduced) -> NDArray[np.uint8]:  # [operator]
+    return reduced.lift(_host_devices(reduced))
+
+
+def _host_devices(reduced: Reduced) -> NDArray[np.int64]:  # [node]
+    """The fastest CPU that may run each node; the fastest device where no CPU may."""
+    if not reduced.count:
+        return np.zeros(0, dtype=np.int64)
+    ticks = reduced.ticks.sum(axis=2).astype(np.float64)
+    ticks[ticks < 0] = np.inf
+    accelerators = np.array([not kind.is_host for kind in reduced.kinds])
+    firsts = np.array([kind.devices[0] for kind in reduced.kinds], dtype=np.int64)
+    best: NDArray[np.int64] = firsts[(ticks + np.where(accelerators, 1e30, 0.0)).argmin(axis=1)]
+    return best

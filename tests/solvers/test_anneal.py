@@ -1,0 +1,90 @@
+"""anneal: placements without contiguity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stead.contracts import SolverContract
+from stead.errors import BadInput
+from stead.formats import read
+from stead.problem import Latency, Load, Problem, Throughput
+from stead.sim import simulate
+from stead.solvers import Budget, Solver
+from stead.solvers.exact.anneal import Anneal
+from stead.solvers.exhaustive import Exhaustive
+from stead.testing import chain3, diamond, tiny_problem, two_towers
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
+
+
+class TestAnneal(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return Anneal(moves=20_000)
+
+
+@pytest.mark.parametrize("load", ["sum", "overlap", "duplex", "fwbw"])
+@pytest.mark.parametrize("make", [chain3, diamond, two_towers])
+def test_tiny_problems_are_solved(make: Callable[[Throughput], Problem], load: Load) -> None:
+    problem = make(Throughput(load))
+    best = Exhaustive().solve(problem, Budget()).objective_seconds
+    assert Anneal(moves=5000).solve(problem, Budget()).objective_seconds == best
+
+
+def test_a_device_may_hold_both_ends_of_a_chain() -> None:
+    # 3 + 1 and 4 s, where any cut of the chain leaves at least 7 on one side; a crossing takes 2.5 s, paid twice.
+    problem = tiny_problem({"a": 30, "b": 40, "c": 10}, {"b": ["a"], "c": ["b"]}, objective=Throughput())
+    solution = Anneal(moves=5000).solve(problem, Budget())
+    assert solution.objective_seconds == 45.0
+    assert solution.placement.devices[0] == solution.placement.devices[2]
+
+
+def test_few_evaluations_allow_few_moves() -> None:
+    solution = Anneal(moves_per_evaluation=10).solve(two_towers(Throughput()), Budget(evaluations=40))
+    assert solution.evaluations <= 40
+
+
+def test_latency_is_refused() -> None:
+    for objective in (Latency(), Throughput(microbatches=4)):
+        problem = chain3(objective)
+        assert "load" in (Anneal().unsupported(problem) or "")
+        with pytest.raises(BadInput, match="does not apply"):
+            Anneal().solve(problem, Budget())
+
+
+def published(name: str) -> Problem:
+    path = DATA / f"{name}.json"
+    if not path.exists():
+        pytest.skip("the published inputs are not beside the project")
+    model = read(path)
+    assert model.cluster is not None
+    assert model.given is not None
+    costs = model.given.costs(model.graph, model.cluster)
+    return Problem(model.graph, model.cluster, costs, objective=Throughput())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "known_ms"),
+    [
+        ("LayerGraphs/bert24_training", 39.78953888),  # proved optimal
+        ("OperatorGraphs/bert_l-3_inference", 21.90837611),  # proved optimal
+        ("LayerGraphs/gnmt_inference", 31.68731055),
+    ],
+)
+def test_published_inputs_reach_the_best_known_values(name: str, known_ms: float) -> None:
+    problem = published(name)
+    solution = Anneal(moves=3_000_000).solve(problem, Budget())
+    assert solution.objective_seconds * 1e3 == pytest.approx(known_ms, rel=1e-3)
+    assert solution.objective_seconds * 1e3 > known_ms * (1 - 1e-6)
+    assert simulate(problem, solution.placement).feasible
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    problem = two_towers(Throughput())
+    one, two = (Anneal(moves=20_000, threads=n).solve(problem, Budget(), 5).placement for n in (1, 2))
+    assert np.array_equal(one.devices, two.devices)

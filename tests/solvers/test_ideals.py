@@ -1,0 +1,162 @@
+"""Contiguous optima: published inputs, tiny traps, and the definition itself on random problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_pipelines import (
+    DATA,
+    LOADS,
+    NO_DATA,
+    best_by_definition,
+    from_instance,
+    published,
+    random_instance,
+    reference,
+)
+
+from stead.contracts import SolverContract
+from stead.errors import BadInput, Infeasible
+from stead.formats import host_cluster
+from stead.loading import load
+from stead.problem import Latency, Load, Problem, Throughput
+from stead.solvers import Budget, Solver
+from stead.solvers.exact.ideals import Ideals, LinearDP
+from stead.solvers.exact.reduction import reduce
+from stead.testing import chain3, two_towers
+from stead.workloads.synthetic import synthetic
+
+SEEDS = 200
+
+
+class TestIdeals(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return Ideals(threads=1)
+
+
+class TestLinearDP(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return LinearDP()
+
+
+# Published inputs
+
+
+@NO_DATA
+@pytest.mark.parametrize("name", list(reference()["throughput"]))
+def test_published_optima_come_out_with_their_proof(name: str) -> None:
+    row = reference()["throughput"][name]
+    assert reduce(published(name)).count == row["supernodes"]
+    for key, milliseconds in row["optimum_acyclic_stages"].items():
+        load_name: Load = "fwbw" if key.startswith("forward_max") else key.partition("_")[0]
+        problem = published(name, load=load_name, cost_scale=1000.0 if key.endswith("x1000") else 1.0)
+        found = Ideals().solve(problem, Budget())
+        assert found.objective_seconds * 1e3 == pytest.approx(milliseconds, rel=1e-6), key
+        assert found.gap == 0, key
+        assert found.scope == "contiguous stages"
+
+
+@NO_DATA
+@pytest.mark.parametrize("name", list(reference().get("throughput_sweep", {})))
+def test_published_sweeps_over_devices_come_out(name: str) -> None:
+    path = str(DATA / "throughput-inputs" / f"{name}.json")
+    memory = int(reference()["throughput"][name]["memory_bytes"])
+    for key, milliseconds in reference()["throughput_sweep"][name].items():
+        fpgas, cpus = (int(part.partition("=")[2]) for part in key.split(","))
+        problem = load(path, host_cluster(fpgas, cpus, memory)).problem(Throughput())
+        if milliseconds is None:
+            with pytest.raises(Infeasible) as caught:
+                Ideals().solve(problem, Budget())
+            assert min(caught.value.short_bytes.values()) > 0
+            continue
+        found = Ideals().solve(problem, Budget())
+        assert found.objective_seconds * 1e3 == pytest.approx(milliseconds, rel=1e-6), key
+        assert found.gap == 0, key
+
+
+# Traps
+
+
+@NO_DATA
+def test_a_cyclic_quotient_is_no_pipeline(tmp_path: Path) -> None:
+    problem = from_instance(reference()["tiny"]["cyclic_quotient"]["instance"], tmp_path)
+    assert Ideals().solve(problem, Budget()).objective_seconds == pytest.approx(6e-3)
+
+
+@NO_DATA
+@pytest.mark.parametrize(
+    ("merge", "milliseconds"), [("lossless", 1.5), ("off", 1.5), ("always", 1.5), ("published", 100)]
+)
+def test_only_the_published_merge_forgets_what_cannot_run(
+    merge: str, milliseconds: float, tmp_path: Path
+) -> None:
+    problem = from_instance(reference()["tiny"]["trivial_merge"]["instance"], tmp_path)
+    found = Ideals(merge=merge).solve(problem, Budget())  # type: ignore[arg-type]
+    assert found.objective_seconds == pytest.approx(milliseconds / 1e3)
+
+
+# Random problems
+
+
+def random_problem(seed: int, folder: Path) -> Problem:
+    return from_instance(random_instance(seed), folder, load=LOADS[seed % len(LOADS)])
+
+
+def test_it_equals_the_definition(tmp_path: Path) -> None:
+    for seed in range(SEEDS):
+        problem = random_problem(seed, tmp_path)
+        best = best_by_definition(problem, "stages")
+        try:
+            found = Ideals(threads=1).solve(problem, Budget())
+        except Infeasible:
+            assert best == float("inf"), seed
+            continue
+        assert found.objective_seconds == best, seed
+        assert found.gap == 0, seed
+
+
+def test_merging_supernodes_costs_nothing(tmp_path: Path) -> None:
+    for seed in range(0, SEEDS, 2):
+        problem = random_problem(seed, tmp_path)
+        try:
+            values = [
+                Ideals(threads=1, merge=merge).solve(problem, Budget()).objective_seconds
+                for merge in ("lossless", "off")
+            ]
+        except Infeasible:
+            continue
+        assert values[0] == values[1], seed
+
+
+def test_one_order_is_never_better_than_all_and_threads_change_nothing(tmp_path: Path) -> None:
+    for seed in range(0, SEEDS, 4):
+        problem = random_problem(seed, tmp_path)
+        try:
+            linear = LinearDP().solve(problem, Budget())
+        except Infeasible:
+            continue
+        exact = Ideals(threads=1).solve(problem, Budget())
+        assert exact.objective_seconds <= linear.objective_seconds
+        assert Ideals(threads=2).solve(problem, Budget()).placement == exact.placement
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_bytes": 2**16}, {"max_pairs": 100_000}], ids=lambda limit: next(iter(limit))
+)
+def test_too_many_ideals_end_in_a_placement_with_a_gap(limit: dict[str, int]) -> None:
+    problem = load(synthetic("lstm-grid", operators=400), "4x 3090").problem(Throughput())
+    found = Ideals(**limit).solve(problem, Budget())  # type: ignore[arg-type]
+    assert 0 < found.bound_seconds < found.objective_seconds
+    assert next(iter(limit)) in found.notes[-1]
+
+
+def test_latency_is_refused_with_a_reason() -> None:
+    assert "latency" in (Ideals().unsupported(chain3(Latency())) or "")
+    with pytest.raises(BadInput, match="does not apply"):
+        Ideals().solve(two_towers(Latency()), Budget())
