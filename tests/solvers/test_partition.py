@@ -223,3 +223,51 @@ class TestMtKahypar(SolverContract):
     @pytest.fixture
     def solver(self) -> Solver:
         return MtKahypar()
+
+
+def parallel_chains(length: int) -> Problem:
+    """Two chains that work at the same time: halves of equal work, of which one cut is idle half of the time."""
+    build = GraphBuilder("chains")
+    for chain in range(2):
+        reads: list[TensorId] = []
+        for place in range(length):
+            reads = [build.tensor(build.operator(f"c{chain}v{place}", reads=reads), size_bytes=1)]
+    graph = build.build()
+    names = ["d0", "d1"]
+    cluster = Cluster(tuple(Device(name) for name in names), link_all(names, bytes_per_second=1000.0))
+    return Problem(graph, cluster, Costs(graph, cluster, np.ones((len(graph), 2))))
+
+
+def test_every_slice_of_time_is_balanced() -> None:
+    problem = parallel_chains(8)
+    devices = Metis(slices=4).solve(problem, Budget()).placement.devices.reshape(2, 8)
+    for begin in range(0, 8, 2):
+        assert np.bincount(devices[:, begin : begin + 2].ravel(), minlength=2).tolist() == [2, 2]
+
+
+def test_slices_keep_chains_that_run_in_parallel_apart() -> None:
+    problem = parallel_chains(8)
+    assert Metis(slices=4).solve(problem, Budget()).objective_seconds == 8.0
+
+
+@given(problem=problems(training=True))
+@settings(max_examples=30)
+def test_slices_keep_constraints_and_memory(problem: Problem) -> None:
+    try:
+        found = Metis(slices=3).solve(problem, Budget())
+    except Infeasible:
+        return
+    assert simulate(problem, found.placement).feasible
+    assert not found.placement.violations()
+
+
+@pytest.mark.parametrize("slices", [0, 65])
+def test_the_number_of_slices_is_checked(slices: int) -> None:
+    with pytest.raises(BadInput, match="slices"):
+        Metis(slices=slices)
+
+
+class TestMetisSlices(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return Metis(slices=4)

@@ -3,6 +3,10 @@
 Vertices are units, weighed by their mean seconds. METIS sees edges between units, Mt-KaHyPar one hyperedge
 per tensor; both are weighed by the mean seconds (or the bytes) of a transfer. The shares of the parts are in
 proportion to the speed of the devices. Memory is unknown to both: what does not fit is moved afterwards.
+
+A partition balances all work, not the work of each moment. METIS can therefore cut the graph into time slices of equal
+work first and partition each; a refinement then lowers the traffic within limits for the work of every slice and for
+the bytes of every device.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stead import _native
 from stead.errors import BadInput, MissingExtra
 from stead.problem import Problem
 from stead.sim import simulate_many
@@ -28,10 +33,13 @@ from stead.solvers.rules import (
     speed_shares,
     started,
 )
+from stead.solvers.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
+from stead.transform.order import levels
 
 EXTRA = "partition"
 TOTAL_WEIGHT = 2**30  # partitioners add up weights in 32-bit integers
 MOST_REPAIRS = 16
+MOST_SLICES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,8 @@ class _Partition(ABC):
         shares = speed_shares(units.seconds)
         used = np.flatnonzero(shares > 0)
         shares = shares[used] / shares[used].sum()
-        if len(used) == 1 or not problem.unit_count:
-            parts = np.zeros(problem.unit_count, dtype=np.int64)
+        if len(used) == 1 or not len(units.weights):
+            parts = np.zeros(len(units.weights), dtype=np.int64)
         else:
             parts = self._parts(units, shares, seed)
         usable = np.array([problem.cluster.devices[d].usable_bytes for d in units.devices[used]])
@@ -92,28 +100,96 @@ class _Partition(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Metis(_Partition):
-    """METIS, by recursive bisection of the graph of units."""
+    """METIS, by recursive bisection of the graph of units; with `slices` of each slice of time."""
+
+    slices: int = 1  # spans of the topological levels whose work is balanced each for itself
 
     package: ClassVar[str] = "pymetis"
+
+    def __post_init__(self) -> None:
+        _Partition.__post_init__(self)
+        if not 1 <= self.slices <= MOST_SLICES:
+            raise BadInput(f"metis balances 1 to {MOST_SLICES} slices, got {self.slices}")
 
     @property
     def name(self) -> str:
         """The name it is called by."""
         return "metis"
 
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score one partition; with slices, for training also those that bind backward operators to forward ones."""
+        if self.slices == 1 or not find_spec(self.package):
+            return _Partition.solve(self, problem, budget, seed)
+        search = started(self, problem, budget, seed)
+        rank = _native.topological_order(problem.native, kind="rank")
+        schedule = None
+        for unit_of in groupings(problem):
+            if schedule is not None and search.done:
+                break
+            units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh, unit_of)
+            devices, _ = settled(problem, self._wanted(problem, units, seed)[unit_of])
+            schedule = Schedule(devices, rank, f"{self.name} {self.slices} slices")
+            offer_schedule(search, schedule)
+        if self.repair and search.best is None and schedule is not None:
+            offer_fitting(search, schedule, tied_units(problem))
+        return search.solution()
+
     def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+        if self.slices == 1:
+            return self._recursed(units, np.arange(len(units.weights)), shares, seed)
+        time_slice = units.time_slices(self.slices)
+        parts = np.full(len(units.weights), -1, dtype=np.int64)
+        for number in range(self.slices):
+            own = np.flatnonzero(time_slice == number)
+            new = self._recursed(units, own, shares, seed)
+            parts[own] = _like_neighbours(units, own, new, parts, shares)[new]
+        return self._refined(units, time_slice, parts, shares)
+
+    def _recursed(
+        self, units: _UnitGraph, vertices: NDArray[np.int64], shares: NDArray[np.float64], seed: int
+    ) -> NDArray[np.int64]:
+        """The part of each of some vertices."""
         # METIS can recurse by itself, but prints to standard output when a part of its own runs empty.
         parts = np.zeros(len(units.weights), dtype=np.int64)
-        waiting = [(np.arange(len(parts)), np.arange(len(shares)))]
+        waiting = [(vertices, np.arange(len(shares)))]
         while waiting:
-            vertices, wanted = waiting.pop()
-            if len(wanted) == 1 or len(vertices) <= 1:
-                parts[vertices] = wanted[np.argmax(shares[wanted])]
+            vertices_left, wanted = waiting.pop()
+            if len(wanted) == 1 or len(vertices_left) <= 1:
+                parts[vertices_left] = wanted[np.argmax(shares[wanted])]
                 continue
             halves = np.array_split(wanted, 2)
-            side = self._bisected(units, vertices, [float(shares[half].sum()) for half in halves], seed)
-            waiting += [(vertices[side == i], half) for i, half in enumerate(halves)]
-        return parts
+            side = self._bisected(units, vertices_left, [float(shares[half].sum()) for half in halves], seed)
+            waiting += [(vertices_left[side == i], half) for i, half in enumerate(halves)]
+        return parts[vertices]
+
+    def _refined(
+        self,
+        units: _UnitGraph,
+        time_slice: NDArray[np.int64],
+        parts: NDArray[np.int64],
+        shares: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        """Parts with less traffic, within limits for the work of every slice and for bytes."""
+        count = len(units.weights)
+        weight = np.zeros((count, self.slices + 1), dtype=np.int64)
+        weight[np.arange(count), time_slice] = units.weights
+        weight[:, -1] = units.bytes
+        limit = np.empty((len(shares), self.slices + 1), dtype=np.int64)
+        work = np.bincount(time_slice, weights=units.weights, minlength=self.slices)
+        limit[:, :-1] = np.ceil(shares[:, None] * work * (1 + self.imbalance))
+        limit[:, -1] = units.usable_bytes
+        first, neighbour, edge_weight = units.adjacency(np.arange(count))
+        everywhere = np.full(count, 2**64 - 1, dtype=np.uint64)
+        found = _native.refine_parts(
+            first=first,
+            neighbour=neighbour,
+            edge_weight=edge_weight,
+            weight=weight,
+            allowed=everywhere,
+            part_of=parts.astype(np.int32),
+            limit=limit,
+        )
+        return found.astype(np.int64)
 
     def _bisected(
         self, units: _UnitGraph, vertices: NDArray[np.int64], shares: list[float], seed: int
@@ -170,17 +246,23 @@ def _thread_pool() -> Any:
 class _UnitGraph:
     """Units as vertices and tensors as edges, weighed in whole numbers."""
 
-    def __init__(self, problem: Problem, devices: list[int], weigh: str) -> None:
+    def __init__(
+        self, problem: Problem, devices: list[int], weigh: str, unit_of: NDArray[np.int32] | None = None
+    ) -> None:
         self.devices = np.array(devices, dtype=np.int64)
-        self.seconds = problem.unit_seconds[:, self.devices]  # [unit, device]
+        self.unit_of = problem.units if unit_of is None else unit_of  # [operator]
+        self.seconds = _unit_seconds(problem, self.unit_of)[:, self.devices]  # [unit, device]
         self.weights = _whole_numbers(mean_seconds(self.seconds))  # [unit]
+        self.usable_bytes = np.array(
+            [problem.cluster.devices[d].usable_bytes for d in devices], dtype=np.int64
+        )
         self._problem = problem
         self._transfers = _transfer_weights(problem, self.devices, weigh)  # [tensor]
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(tensor, unit) for every unit that writes or reads a tensor, each once."""
-        graph, units = self._problem.graph, self._problem.units
+        graph, units = self._problem.graph, self.unit_of
         tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
         every = np.concatenate([np.arange(graph.tensor_count), tensor])
         ends = np.concatenate([units[graph.tensor_producer], units[graph.readers]])
@@ -190,7 +272,7 @@ class _UnitGraph:
     @cached_property
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(lower unit, higher unit, weight) of every two units of which one reads what the other writes."""
-        graph, units = self._problem.graph, self._problem.units.astype(np.int64)
+        graph, units = self._problem.graph, self.unit_of.astype(np.int64)
         tensor, reader = self.pairs
         writer = units[graph.tensor_producer[tensor]]
         lower, higher = np.minimum(writer, reader), np.maximum(writer, reader)
@@ -215,6 +297,16 @@ class _UnitGraph:
         np.cumsum(np.bincount(here, minlength=len(vertices)), out=first[1:])
         return first, there[order], np.concatenate([weight, weight])[order]
 
+    def time_slices(self, slices: int) -> NDArray[np.int64]:  # [unit]
+        """The slice of each unit: by the level of its first operator, equal work in each."""
+        firsts = np.unique(self.unit_of, return_index=True)[1]
+        level = levels(self._problem.graph)[firsts]
+        order = np.argsort(level, kind="stable")
+        done = np.cumsum(self.weights[order]) - self.weights[order] / 2
+        found = np.empty(len(order), dtype=np.int64)
+        found[order] = np.minimum((done / max(1, self.weights.sum()) * slices).astype(np.int64), slices - 1)
+        return found
+
     @cached_property
     def hyperedges(self) -> tuple[list[list[int]], NDArray[np.int64]]:
         """(units, weight) of every tensor that several units share."""
@@ -229,9 +321,17 @@ class _UnitGraph:
         """Weights and outputs of every unit."""
         graph = self._problem.graph
         held = np.zeros(len(self.weights), dtype=np.int64)
-        np.add.at(held, self._problem.units, graph.parameter_bytes)
-        np.add.at(held, self._problem.units[graph.tensor_producer], graph.tensor_bytes)
+        np.add.at(held, self.unit_of, graph.parameter_bytes)
+        np.add.at(held, self.unit_of[graph.tensor_producer], graph.tensor_bytes)
         return held
+
+
+def _unit_seconds(problem: Problem, unit_of: NDArray[np.int32]) -> NDArray[np.float64]:  # [unit, device]
+    if unit_of is problem.units:
+        return problem.unit_seconds
+    seconds = np.zeros((int(unit_of.max(initial=-1)) + 1, len(problem.cluster)))
+    np.add.at(seconds, unit_of, np.where(problem.allowed, problem.costs.seconds, np.inf))
+    return seconds
 
 
 def _transfer_weights(
@@ -257,6 +357,33 @@ def _whole_numbers(values: NDArray[np.float64]) -> NDArray[np.int64]:
     scale = TOTAL_WEIGHT / total if total > 0 else 1.0
     whole: NDArray[np.int64] = np.maximum(1, np.rint(values * scale)).astype(np.int64)
     return whole
+
+
+def _like_neighbours(
+    units: _UnitGraph,
+    own: NDArray[np.int64],
+    new: NDArray[np.int64],
+    parts: NDArray[np.int64],
+    shares: NDArray[np.float64],
+) -> NDArray[np.int64]:  # [new part]
+    """Numbers for new parts of the vertices `own`: those of the parts they share most traffic with, once each.
+
+    Only parts with the same share may swap numbers, since the others differ in weight.
+    """
+    fresh = np.full(len(parts), -1, dtype=np.int64)
+    fresh[own] = new
+    lower, higher, weight = units.edges
+    pull = np.zeros((len(shares), len(shares)))
+    for a, b in ((lower, higher), (higher, lower)):
+        across = (fresh[a] >= 0) & (parts[b] >= 0)
+        np.add.at(pull, (fresh[a[across]], parts[b[across]]), weight[across])
+    pull[shares[:, None] != shares[None, :]] = -1.0
+    number = np.full(len(shares), -1, dtype=np.int64)
+    for flat in np.argsort(-pull, axis=None, kind="stable").tolist():
+        part, old = divmod(flat, len(shares))
+        if pull[part, old] >= 0 and number[part] < 0 and old not in number:
+            number[part] = old
+    return number
 
 
 def _matched(

@@ -1,0 +1,275 @@
+"""List scheduling: one operator after another goes where it finishes or starts first, on a growing time line.
+
+The native core builds devices and an order together; transfers, contention and the memory of weights and long-lived
+tensors are kept while it goes (see core/construct.h). A latency answer carries the order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead import _native
+from stead.errors import BadInput
+from stead.problem import Latency, Problem
+from stead.sim import simulate_many
+from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.chunks import Chunks
+from stead.solvers.rules import started
+from stead.solvers.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
+
+AVERAGES = ("mean", "min", "best")
+BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
+AT_ONCE = 4  # variants between two looks at the clock
+OFFERED = 4  # of the variants for latency, whose length the core already knows
+NO_LIMIT = 2**62
+MOST_RETRIES = 3
+
+Variant = tuple[str, float, str, bool, float]  # rule, bias, average, insertion, foresight
+
+
+@dataclass(frozen=True, slots=True)
+class _ListRule(ABC):
+    """What all rules share: build all variants, offer the best, make the best one fit if none does."""
+
+    bias: float = 0.0  # weight of a transfer when devices are compared; 0: a family of weights
+    tied: bool = True  # for training, also with backward operators bound to their forward operators
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bias <= 1000:
+            raise BadInput(f"{self.name} needs a bias between 0 and 1000, got {self.bias}")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name it is called by."""
+
+    @abstractmethod
+    def variants(self) -> list[Variant]:
+        """What the core builds, the most promising first."""
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether devices that are full are avoided from the start."""
+        return True
+
+    @property
+    def foresees(self) -> bool:
+        """Whether the work that a unit brings later can count when its device is chosen."""
+        return all(variant[0] not in ("etf", "sct") for variant in self.variants())
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes every problem."""
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score the best of all variants."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            least: tuple[int, Schedule] | None = None
+            for unit_of, foresight in self._groupings(problem):
+                if least is not None and search.done:
+                    break
+                for ticks, schedule in self._built(search, unit_of, foresight):
+                    if least is None or ticks < least[0]:
+                        least = ticks, schedule
+            if least is not None and search.best is None and not search.done:
+                self._make_fit(search, least[1], tied_units(problem))
+        return search.solution()
+
+    def _groupings(self, problem: Problem) -> Iterator[tuple[NDArray[np.int32], float]]:
+        """(units, foresight) to build with: large units with and without regard to the work they bring later."""
+        yield problem.units, 0.0
+        for unit_of in groupings(problem)[1:] if self.tied else []:
+            yield unit_of, 0.0
+            if self.foresees:
+                yield unit_of, 1.0
+
+    def _built(
+        self, search: Search, unit_of: NDArray[np.int32], foresight: float
+    ) -> list[tuple[int, Schedule]]:
+        """(length, schedule) of every variant that there was time for; the best ones have been offered."""
+        problem = search.problem
+        variants = [(*variant[:4], foresight) for variant in self.variants()]
+        limit = _usable(problem) if self.keeps_memory else np.full(len(problem.cluster), NO_LIMIT)
+        found: list[tuple[int, Schedule]] = []
+        for begin in range(0, len(variants), AT_ONCE):
+            if found and search.done:
+                break
+            found += _schedules(problem, unit_of, variants[begin : begin + AT_ONCE], limit)
+        distinct = _distinct(sorted(found, key=lambda pair: pair[0]))
+        for _, schedule in distinct[:OFFERED] if isinstance(problem.objective, Latency) else distinct:
+            offer_schedule(search, schedule)
+        return found
+
+    def _make_fit(self, search: Search, schedule: Schedule, unit_of: NDArray[np.int32]) -> None:
+        """Build again with as much less room as was missing, then move what is still too much."""
+        problem, variant = search.problem, self.variants()[0]
+        limit = _usable(problem)
+        for _ in range(MOST_RETRIES):
+            over = _over_bytes(search, schedule)
+            if search.best is not None or search.done or not over.any():
+                return
+            limit = limit - over
+            ((_, schedule),) = _schedules(problem, unit_of, [variant], np.maximum(limit, 0))
+            offer_schedule(search, schedule)
+        if search.best is None:
+            offer_fitting(search, schedule, unit_of)
+        if search.best is None and not search.done:
+            search.notes.append("no schedule of its own fits into memory: chunks by bytes instead")
+            search.try_solver(Chunks())
+
+
+@dataclass(frozen=True, slots=True)
+class Heft(_ListRule):
+    """HEFT: by upward rank, where it finishes first, also in gaps (Topcuoglu, Hariri and Wu 2002).
+
+    The family weighs transfers 0.5 to 10 times when devices are compared, against operators that leave their
+    producer's device too easily, and takes ranks from mean costs, least costs and the costs of the best device.
+    """
+
+    average: str = ""  # mean, min or best cost for ranks; empty: all three
+    insertion: bool = True  # fill gaps between operators
+
+    def __post_init__(self) -> None:
+        _ListRule.__post_init__(self)
+        if self.average and self.average not in AVERAGES:
+            raise BadInput(f"heft ranks by mean, min or best costs, got {self.average!r}")
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "heft"
+
+    def variants(self) -> list[Variant]:
+        """Every bias with every average."""
+        averages = (self.average,) if self.average else AVERAGES
+        return [
+            ("heft", bias, average, self.insertion, 0.0)
+            for average in averages
+            for bias in _biases(self.bias)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Peft(_ListRule):
+    """PEFT: like HEFT, with a table of what lies behind an operator at best (Arabnejad and Barbosa 2014)."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "peft"
+
+    def variants(self) -> list[Variant]:
+        """Every bias."""
+        return [("peft", bias, "mean", True, 0.0) for bias in _biases(self.bias)]
+
+
+@dataclass(frozen=True, slots=True)
+class Etf(_ListRule):
+    """ETF: of all that is ready what can start first, wherever that is (Hwang et al. 1989); memory is repaired."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "etf"
+
+    @property
+    def keeps_memory(self) -> bool:
+        """It fills devices without looking."""
+        return False
+
+    def variants(self) -> list[Variant]:
+        """Every bias."""
+        return [("etf", bias, "mean", False, 0.0) for bias in _biases(self.bias)]
+
+
+@dataclass(frozen=True, slots=True)
+class MEtf(_ListRule):
+    """m-ETF: ETF among the devices with room (Jeon et al., Baechi 2020)."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "m-etf"
+
+    def variants(self) -> list[Variant]:
+        """Every bias."""
+        return [("etf", bias, "mean", False, 0.0) for bias in _biases(self.bias)]
+
+
+@dataclass(frozen=True, slots=True)
+class MSct(_ListRule):
+    """m-SCT: ETF among devices with room, where a device waits for the favourite child of what it ran last.
+
+    Hanen and Munier (1995) and Baechi choose favourite children by a linear program; here they are matched greedily,
+    the longest transfers first, each operator with one child and one parent at most.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "m-sct"
+
+    def variants(self) -> list[Variant]:
+        """Every bias."""
+        return [("sct", bias, "mean", False, 0.0) for bias in _biases(self.bias)]
+
+
+@dataclass(frozen=True, slots=True)
+class DfsSticky(_ListRule):
+    """Depth first: a branch is followed to its end, on one device unless another finishes it clearly earlier."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "dfs-sticky"
+
+    def variants(self) -> list[Variant]:
+        """Every bias."""
+        return [("dfs-sticky", bias, "mean", True, 0.0) for bias in _biases(self.bias)]
+
+
+def _biases(bias: float) -> tuple[float, ...]:
+    return (bias,) if bias else BIASES
+
+
+def _usable(problem: Problem) -> NDArray[np.int64]:  # [device]
+    return np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+
+
+def _schedules(
+    problem: Problem, unit_of: NDArray[np.int32], variants: list[Variant], limit_bytes: NDArray[np.int64]
+) -> list[tuple[int, Schedule]]:
+    """(ticks, schedule) of every variant; what cannot run counts as longest."""
+    devices, orders, ticks = _native.list_schedule_many(
+        problem.native, unit_of, variants=variants, limit_bytes=limit_bytes
+    )
+    return [
+        (int(length) if length >= 0 else NO_LIMIT, Schedule(row, order, _variant_name(variant)))
+        for row, order, length, variant in zip(devices, orders, ticks, variants, strict=True)
+    ]
+
+
+def _variant_name(variant: Variant) -> str:
+    rule, bias, average, _, _ = variant
+    return f"{rule} x{bias:g}" + ("" if average == "mean" else f" {average}")
+
+
+def _distinct(found: list[tuple[int, Schedule]]) -> list[tuple[int, Schedule]]:
+    """The first of equal placements."""
+    seen: dict[bytes, tuple[int, Schedule]] = {}
+    for pair in found:
+        seen.setdefault(pair[1].devices.tobytes(), pair)
+    return list(seen.values())
+
+
+def _over_bytes(search: Search, schedule: Schedule) -> NDArray[np.int64]:  # [device]
+    """What a schedule lacks under the policy of the objective; zeros if it cannot run at all."""
+    peak = simulate_many(search.problem, schedule.devices[None, :], memory="peak").peak_bytes[0]
+    over: NDArray[np.int64] = np.maximum(0, peak - _usable(search.problem))
+    return over

@@ -1,0 +1,336 @@
+"""List scheduling: published examples to the number, and promises that hold for every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from strategies import problems
+
+from stead import _native
+from stead.cluster import Cluster, Device, link_all
+from stead.contracts import SolverContract
+from stead.costs import Costs, Roofline
+from stead.errors import BadInput, Infeasible
+from stead.graph import GraphBuilder, TensorId
+from stead.problem import Constraints, Placement, Problem, ProgramOrder, Throughput
+from stead.sim import simulate
+from stead.solvers import Budget, Solver
+from stead.solvers.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
+from stead.solvers.schedules import tied_units, weight_units
+from stead.testing import two_towers
+from stead.transform.order import is_topological
+from stead.workloads.synthetic import synthetic
+
+RULES = ("heft", "peft", "etf", "sct", "dfs-sticky")
+SOLVERS = (Heft(), Peft(), Etf(), MEtf(), MSct(), DfsSticky())
+ONE = Budget()
+
+
+class TestHeft(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return Heft()
+
+
+class TestPeft(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return Peft()
+
+
+class TestEtf(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return Etf()
+
+
+class TestMEtf(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return MEtf()
+
+
+class TestMSct(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return MSct()
+
+
+class TestDfsSticky(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return DfsSticky()
+
+
+def published(seconds: Sequence[Sequence[float]], edges: dict[tuple[int, int], int]) -> Problem:
+    """A graph as papers print it: operators from 1, times per processor, a transfer time for every edge."""
+    build = GraphBuilder("published")
+    arrives: dict[int, list[TensorId]] = {}
+    for v in range(1, len(seconds) + 1):
+        operator = build.operator(f"n{v}", reads=arrives.get(v, []))
+        for (source, target), length in edges.items():
+            if source == v:
+                arrives.setdefault(target, []).append(build.tensor(operator, size_bytes=length))
+    graph = build.build()
+    names = [f"p{d}" for d in range(1, len(seconds[0]) + 1)]
+    cluster = Cluster(
+        tuple(Device(name) for name in names), link_all(names, bytes_per_second=1.0), contention="none"
+    )
+    return Problem(graph, cluster, Costs(graph, cluster, np.array(seconds, dtype=np.float64)))
+
+
+def topcuoglu() -> Problem:
+    """Figure 2 and table 1 of Topcuoglu, Hariri and Wu, IEEE TPDS 2002."""
+    seconds = [
+        [14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10],
+        [13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16],
+    ]  # fmt: skip
+    edges = {
+        (1, 2): 18, (1, 3): 12, (1, 4): 9, (1, 5): 11, (1, 6): 14, (2, 8): 19, (2, 9): 16, (3, 7): 23,
+        (4, 8): 27, (4, 9): 23, (5, 9): 13, (6, 8): 15, (7, 10): 17, (8, 10): 11, (9, 10): 13,
+    }  # fmt: skip
+    return published(seconds, edges)
+
+
+def arabnejad() -> Problem:
+    """Figure 1 of Arabnejad and Barbosa, IEEE TPDS 2014."""
+    seconds = [
+        [22, 21, 36], [22, 18, 18], [32, 27, 43], [7, 10, 4], [29, 27, 35],
+        [26, 17, 24], [14, 25, 30], [29, 23, 36], [15, 21, 8], [13, 16, 33],
+    ]  # fmt: skip
+    edges = {
+        (1, 2): 17, (1, 3): 31, (1, 4): 29, (1, 5): 13, (1, 6): 7, (2, 8): 3, (2, 9): 30, (3, 7): 16,
+        (4, 8): 11, (4, 9): 7, (5, 9): 57, (6, 8): 5, (7, 10): 9, (8, 10): 42, (9, 10): 7,
+    }  # fmt: skip
+    return published(seconds, edges)
+
+
+def built(
+    problem: Problem,
+    rule: str,
+    *,
+    bias: float = 1.0,
+    average: str = "mean",
+    insertion: bool = True,
+    unit_of: NDArray[np.int32] | None = None,
+) -> tuple[NDArray[np.uint8], NDArray[np.int32], int]:
+    """(devices, order, ticks) of one rule."""
+    return _native.list_schedule(
+        problem.native,
+        problem.units if unit_of is None else unit_of,
+        rule=rule,
+        bias=bias,
+        average=average,
+        insertion=insertion,
+    )
+
+
+def test_heft_schedules_the_example_of_its_paper_in_80() -> None:
+    assert built(topcuoglu(), "heft")[2] == 80 * 10**12
+
+
+def test_heft_places_the_example_of_its_paper_as_printed() -> None:
+    assert (built(topcuoglu(), "heft")[0] + 1).tolist() == [3, 1, 3, 2, 3, 2, 3, 1, 2, 2]
+
+
+def test_heft_without_insertion_is_no_shorter_on_that_example() -> None:
+    assert built(topcuoglu(), "heft", insertion=False)[2] >= 80 * 10**12
+
+
+def test_peft_schedules_the_example_of_its_paper_in_122() -> None:
+    assert built(arabnejad(), "peft")[2] == 122 * 10**12
+
+
+def test_heft_schedules_the_example_of_peft_in_133() -> None:
+    assert built(arabnejad(), "heft")[2] == 133 * 10**12
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(problem=problems(training=True), bias=st.sampled_from([0.5, 1.0, 4.0]), insertion=st.booleans())
+@settings(max_examples=40)
+def test_schedules_are_what_program_order_runs(
+    rule: str, problem: Problem, bias: float, insertion: bool
+) -> None:
+    devices, order, ticks = built(problem, rule, bias=bias, insertion=insertion)
+    assert is_topological(problem.graph, order)
+    assert problem.allowed[np.arange(len(devices)), devices].all()
+    assert not Placement(problem, devices).violations()
+    if ticks >= 0:
+        run = _native.simulate(problem.native, devices, policy="program_order", order=order, memory="off")
+        assert run.makespan == ticks
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+@given(problem=problems(training=True))
+@settings(max_examples=20)
+def test_answers_fit_or_say_what_is_missing(solver: Solver, problem: Problem) -> None:
+    try:
+        found = solver.solve(problem, ONE)
+    except Infeasible:
+        return
+    assert simulate(problem, found.placement).feasible
+    assert not found.placement.violations()
+
+
+def equal_devices(count: int, memory_bytes: int) -> Cluster:
+    """GPUs that cannot be told apart."""
+    names = [f"g{d}" for d in range(count)]
+    devices = tuple(
+        Device(
+            name,
+            memory_bytes=memory_bytes,
+            flops_per_second={"fp32": 15e12},
+            bytes_per_second=6e11,
+            launch_seconds=5e-6,
+        )
+        for name in names
+    )
+    return Cluster(devices, link_all(names, bytes_per_second=12e9, latency_seconds=1e-5))
+
+
+def priced(
+    family: str, memory_bytes: int = 2**44, *, training: bool = False, operators: int = 400
+) -> Problem:
+    """A synthetic graph on four equal devices."""
+    graph, cluster = synthetic(family, operators=operators, training=training), equal_devices(4, memory_bytes)
+    return Problem(graph, cluster, Roofline().costs(graph, cluster))
+
+
+def single_peak(problem: Problem) -> int:
+    """The bytes that one device would need for everything."""
+    alone = Placement(problem, np.zeros(len(problem.graph), dtype=np.uint8))
+    return int(simulate(problem, alone).peak_bytes[0])
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+@pytest.mark.parametrize(("family", "training"), [("transformer", False), ("lstm-grid", True)])
+def test_what_does_not_fit_one_device_fits_four(solver: Solver, family: str, training: bool) -> None:
+    ample = priced(family, training=training)
+    tight = priced(family, int(single_peak(ample) * 0.5), training=training)
+    assert simulate(tight, solver.solve(tight, ONE).placement).feasible
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+def test_branches_are_spread_where_that_pays(solver: Solver) -> None:
+    problem = priced("inception")
+    alone = simulate(problem, Placement(problem, np.zeros(len(problem.graph), dtype=np.uint8)))
+    assert solver.solve(problem, ONE).objective_seconds < 0.9 * alone.objective_seconds
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+def test_placements_are_offered_for_throughput_too(solver: Solver) -> None:
+    problem = priced("inception").with_objective(Throughput())
+    assert np.isfinite(solver.solve(problem, ONE).objective_seconds)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_threads_change_nothing(rule: str) -> None:
+    problem = priced("inception")
+    usable = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+    variants = [(rule, bias, "mean", True, 0.0) for bias in (0.5, 1.0, 2.0, 4.0)]
+    once = _native.list_schedule_many(
+        problem.native, problem.units, variants=variants, limit_bytes=usable, threads=1
+    )
+    again = _native.list_schedule_many(
+        problem.native, problem.units, variants=variants, limit_bytes=usable, threads=3
+    )
+    assert [array.tolist() for array in once] == [array.tolist() for array in again]
+
+
+def test_a_heavier_bias_keeps_more_operators_together() -> None:
+    problem = priced("lstm-grid")
+    first, readers = problem.graph.reader_first, problem.graph.readers
+    producers = np.repeat(problem.graph.tensor_producer, np.diff(first))
+
+    def crossings(bias: float) -> int:
+        devices = built(problem, "heft", bias=bias)[0]
+        return int((devices[producers] != devices[readers]).sum())
+
+    assert crossings(10.0) < crossings(0.5)
+
+
+def test_devices_without_room_are_avoided_while_there_is_another() -> None:
+    build = GraphBuilder("weights")
+    for v in range(4):
+        build.weight(f"w{v}", size_bytes=10, users=[build.operator(f"v{v}")])
+    graph = build.build()
+    cluster = Cluster(
+        (Device("small", memory_bytes=15), Device("large", memory_bytes=35)),
+        link_all(["small", "large"], bytes_per_second=1.0),
+    )
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.array([[1.0, 9.0]] * 4)))
+    assert built(problem, "heft")[0].tolist() == [0, 1, 1, 1]
+
+
+def test_a_weight_that_two_operators_share_takes_room_once() -> None:
+    build = GraphBuilder("tied")
+    operators = [build.operator(f"v{v}") for v in range(3)]
+    build.weight("w", size_bytes=10, users=operators)
+    graph = build.build()
+    cluster = Cluster(
+        (Device("small", memory_bytes=15), Device("large", memory_bytes=35)),
+        link_all(["small", "large"], bytes_per_second=1.0),
+    )
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.array([[1.0, 9.0]] * 3)))
+    assert built(problem, "heft")[0].tolist() == [0, 0, 0]
+
+
+def test_backward_operators_share_the_device_of_their_forward_operator_when_tied() -> None:
+    problem = priced("transformer", training=True)
+    devices = built(problem, "heft", unit_of=tied_units(problem))[0]
+    twins = problem.graph.twins
+    late = np.flatnonzero(twins >= 0)
+    assert np.array_equal(devices[late], devices[twins[late]])
+
+
+def test_all_users_of_a_weight_share_a_device_in_weight_units() -> None:
+    graph = (problem := priced("lstm-grid", training=True)).graph
+    unit_of = weight_units(problem)
+    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
+    pairs = np.unique(np.stack([weight, unit_of[graph.weight_users]], axis=1), axis=0)
+    assert len(pairs) == len(graph.weight_bytes)
+
+
+def twins_on(constraints: Constraints) -> Problem:
+    """A forward operator and its backward twin on two devices."""
+    build = GraphBuilder("twins")
+    forward = build.tensor(build.operator("forward"), size_bytes=4)
+    build.operator("backward", reads=[forward], phase="backward", twin="forward")
+    graph, cluster = build.build(), equal_devices(2, 2**40)
+    return Problem(graph, cluster, Costs(graph, cluster, np.ones((2, 2))), constraints=constraints)
+
+
+def test_tied_units_hold_twins() -> None:
+    assert tied_units(twins_on(Constraints())).tolist() == [0, 0]
+
+
+def test_tied_units_are_the_own_units_where_twins_have_no_device_in_common() -> None:
+    pins = Constraints(pin=(("forward", "g0"), ("backward", "g1")))
+    assert tied_units(twins_on(pins)).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("bad", [{"bias": -1.0}, {"average": "median"}])
+def test_options_are_checked(bad: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        Heft(**bad)  # type: ignore[arg-type]
+
+
+def test_relabelling_devices_does_not_change_the_length() -> None:
+    problem = priced("inception")
+    turned = Cluster(problem.cluster.devices[::-1], problem.cluster.links)
+    other = Problem(problem.graph, turned, Costs(problem.graph, turned, problem.costs.seconds[:, ::-1]))
+    assert built(problem, "heft")[2] == built(other, "heft")[2]
+
+
+def test_a_fixed_bias_builds_one_variant() -> None:
+    assert Heft(bias=2.0, average="mean").variants() == [("heft", 2.0, "mean", True, 0.0)]
+
+
+def test_a_latency_answer_carries_its_order() -> None:
+    found = Heft(bias=1.0).solve(two_towers(), ONE)
+    assert isinstance(found.placement.order, ProgramOrder)
