@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import stead
-from stead import Budget, Latency, Objective, Problem, Throughput, simulate
+from stead import Budget, Latency, Problem, Throughput, simulate
 from stead.errors import Infeasible, SteadError
 from stead.formats import MsrFiddle, read_split
 from stead.loading import load
-from stead.problem import Placement
+from stead.problem import Objective, Placement
 from stead.solvers import solver
 
-PROVED_MARK = "*"
 THROUGHPUT = (
     "ideals",
     "linear-dp",
@@ -39,7 +38,6 @@ THROUGHPUT = (
     "metis",
 )
 LATENCY = ("latency-mip", "offload-linear", "greedy-offload", "max-load-split")
-CONTIGUOUS = ("ideals", "linear-dp", "prefix-mip", "pipedream")
 
 
 def objective_of(path: Path) -> Objective:

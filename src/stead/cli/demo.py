@@ -10,6 +10,7 @@ import typer
 from stead.cli import options
 
 DEVICES = "3090,3060"
+EVALUATIONS = 100_000
 
 
 def demo(
@@ -28,11 +29,18 @@ def demo(
     from stead.problem import Latency
     from stead.report import explain, page
     from stead.report.text import line, summary
+    from stead.solvers import Budget
     from stead.workloads.demo import demo_graph
 
     cluster, resolutions = cluster_from(DEVICES)
     loaded = load(demo_graph(), cluster)
-    plan = place_problem(loaded.problem(Latency()), seed=seed, made_from=("demo", DEVICES))
+    # Counted in evaluations, so that everybody sees the same numbers; a second or two of work.
+    plan = place_problem(
+        loaded.problem(Latency()),
+        budget=Budget(evaluations=EVALUATIONS),
+        seed=seed,
+        made_from=("demo", DEVICES),
+    )
     try:
         output.mkdir(parents=True, exist_ok=True)
         plan.save(output / "plan.json")

@@ -47,6 +47,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "bound_seconds": solution.bound_seconds,
         "bound_name": solution.bound_name,
         "scope": solution.scope,
+        "order": report.order,
+        "policy_seconds": report.policy_seconds,
         "gap": solution.gap,
         "feasible": report.feasible,
         "problems": list(report.problems),

@@ -70,6 +70,8 @@ class Report:
     bound_seconds: float
     bound_name: str
     scope: str  # the placements that the bound holds for; empty: all
+    order: str  # policy of the order that the plan brings; empty: none
+    policy_seconds: float  # the objective where that order cannot be honoured
     gap: float
     feasible: bool
     problems: tuple[str, ...]
@@ -150,6 +152,8 @@ def explain(plan: Plan) -> Report:
         bound_seconds=solution.bound_seconds,
         bound_name=solution.bound_name,
         scope=solution.scope,
+        order=plan.placement.order.name if plan.placement.order is not None else "",
+        policy_seconds=simulate(problem, plan.placement.without_order).objective_seconds,
         gap=solution.gap,
         feasible=trace.feasible,
         problems=tuple(str(one) for one in trace.problems),
@@ -233,7 +237,7 @@ def _operator(plan: Plan, v: int) -> OperatorReport:
     rows = np.repeat(plan.placement.devices[None, :], len(problem.cluster), axis=0)
     for d in range(len(problem.cluster)):
         rows[d, unit] = d
-    scores = simulate_many(problem, rows)
+    scores = simulate_many(problem, rows, policy=plan.placement.order)
     base = float(scores.seconds[here])
     alternatives = []
     for d, device in enumerate(problem.cluster.names):
@@ -270,7 +274,7 @@ def _reason(plan: Plan, unit: NDArray[np.bool_], v: int, d: int, change: float, 
     if status == 1:
         moved = plan.placement.devices.copy()
         moved[unit] = d
-        short = simulate(problem, Placement(problem, moved)).problems
+        short = simulate(problem, Placement(problem, moved, plan.placement.order)).problems
         return "memory: " + "; ".join(str(one) for one in short)
     if not math.isfinite(change):
         return "no route"

@@ -37,6 +37,11 @@ def _head(report: Report) -> list[str]:
     ]
     by = f" (found by {report.found_by})" if report.found_by and report.found_by != report.solver else ""
     lines.append(line("solver", f"{report.solver}{by}: {_proof(report)}"))
+    if report.order:
+        elsewhere = f"{format_seconds(report.policy_seconds)} per {report.unit} where that cannot be had"
+        lines.append(
+            line("order", f"the plan says who goes first on every device ({report.order}); {elsewhere}")
+        )
     if report.interrupted:
         lines.append(line("", "interrupted: this is the best plan so far"))
     lines.extend(line("problem", problem) for problem in report.problems)
@@ -166,7 +171,9 @@ def _why(report: Report) -> str:
         )
     busiest = report.bottleneck
     others = ", ".join(device.name for device in report.devices if not device.operators)
-    left_out = f"; {others} would only slow it down" if others and report.gap == 0 and not report.scope else ""
+    left_out = (
+        f"; {others} would only slow it down" if others and report.gap == 0 and not report.scope else ""
+    )
     if len(report.used) == 1:
         only = report.used[0]
         spare = "" if only.limit_bytes >= 2**60 else f" with {format_bytes(only.headroom_bytes)} to spare"

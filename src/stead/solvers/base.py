@@ -334,6 +334,7 @@ REGISTRY: dict[str, str] = {
     "max-load-split": "stead.solvers.exact.offload:MaxLoadSplit",
     "pipedream": "stead.solvers.exact.pipedream:Pipedream",
     "local-search": "stead.solvers.exact.local_search:LocalSearch",
+    "search": "stead.solvers.search:LocalSearch",
     "split": "stead.solvers.split:Split",
     "climb": "stead.solvers.climb:Climb",
     "exhaustive": "stead.solvers.exhaustive:Exhaustive",

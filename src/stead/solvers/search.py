@@ -1,0 +1,234 @@
+"""Local search on devices and order together: the native core improves what cheaper solvers construct."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead import _native
+from stead.errors import BadInput, Infeasible
+from stead.problem import Latency, Placement, Placeto, Problem, ProgramOrder
+from stead.sim import simulate, simulate_many
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Search, Solution, solver, solver_names
+from stead.solvers.rules import started
+from stead.solvers.schedules import Schedule, offer_schedule, takes_orders
+
+STARTS = "heft,etf,chunks,split,even,balanced,single"
+LEAST_WORK = 30_000_000  # decoded operators that are not cut into slices: about a second
+MOST_SLICES = 8  # of a budget in evaluations; what is left then is one
+SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
+LEAST_SECONDS = 2.0  # that are not cut into slices unless memory may be short
+MOST_SHARE = 0.3  # of the time that is left, for one start
+POOL = 6
+ROUNDS, FEW_ROUNDS = 8, 3
+MANY_OPERATORS = 20_000  # where a sweep over all windows takes long
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSearch:
+    """Moves units, blocks and swaps, shifts and sorts the order, near the longest paths of the schedule.
+
+    Every move is judged exactly under policy program_order; hill climbing and annealing alternate, the better of
+    several starts go on, and graphs of many operators are also searched window by window. One evaluation of a budget
+    is the work of decoding every operator once, and it stops by itself after `effort` evaluations. The same seed gives
+    the same answer for any number of threads unless the clock intervenes.
+    """
+
+    starts: str = STARTS  # names of solvers, separated by commas; unknown ones are passed over
+    effort: int = 20_000
+    streams: int = 2  # searches that go on to the end, each on a thread of its own if there are so many
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.effort < 1:
+            raise BadInput(f"search needs an effort of at least 1 evaluation, got {self.effort}")
+        if not 1 <= self.streams <= 64:
+            raise BadInput(f"search runs 1 to 64 streams, got {self.streams}")
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "search"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It needs a schedule that an order decides."""
+        objective = problem.objective
+        if not isinstance(objective, Latency) or objective.execution != "dataflow":
+            return "it searches the latency of dataflow execution only"
+        if isinstance(objective.policy, Placeto):
+            return "it does not know the rules of Placeto's simulator"
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Improve the starts slice by slice until the budget is spent."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            bound = best_bound(problem)
+            search.raise_bound(bound.seconds, bound.name)
+            self.improve(search, list(self._constructed(search)))
+        return search.solution()
+
+    def _constructed(self, search: Search) -> Iterator[Schedule]:
+        """Starts with their orders, those that fit first."""
+        problem, misfits, known = search.problem, [], set(solver_names())
+        for name in self.starts.split(","):
+            if name not in known:
+                continue
+            if search.done:
+                break
+            member = solver(name)
+            if member.unsupported(problem) is not None:
+                continue
+            try:
+                solution = member.solve(problem, search.rest_of_budget(MOST_SHARE), search.seed)
+            except Infeasible as error:
+                if error.placement is not None:
+                    misfits.append(schedule_of(Placement(problem, error.placement), name))
+                continue
+            search.adopt(solution)
+            yield schedule_of(solution.placement, name)
+        if search.best is None:
+            yield from misfits
+
+    def improve(self, search: Search, pool: list[Schedule], *, part: int = 0) -> None:
+        """Run slices of the native search, each from what the one before left; `part` changes what is drawn."""
+        if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
+            return
+        room = _Room.of_weights(search.problem)
+        most = search.evaluations + self.effort
+        turn = 0
+        while not search.done:
+            evaluations, seconds = self._slice(search, most, last=turn >= MOST_SLICES)
+            if evaluations < 1 or seconds <= 0:
+                break
+            drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
+            found, work = self._run(search, pool, room, evaluations, seconds, drawn)
+            search.evaluations += min(
+                evaluations, work // len(search.problem.graph)
+            )  # the last move may exceed it
+            fits = [_offer(search, schedule) for schedule in found]
+            if not fits[0]:
+                room = room.tighter(search.problem, found[0])
+            pool = [schedule for schedule, fit in zip(found, fits, strict=True) if fit] or pool
+            turn += 1
+
+    def _slice(self, search: Search, most: int, *, last: bool) -> tuple[int, float]:
+        """(evaluations, seconds) until the next look at the incumbent; enough are left to score what is found."""
+        count, whole = len(search.problem.graph), _memory_is_ample(search.problem)
+        limit = max(0, most - search.evaluations)
+        if search.remaining_evaluations is not None:
+            limit = min(limit, search.remaining_evaluations)
+        left = limit - 3 * POOL if limit > 6 * POOL else limit // 2
+        small = last or (whole and left * count <= LEAST_WORK)
+        evaluations = left if small else math.ceil(SLICE * left)
+        seconds = math.inf
+        if search.budget.seconds is not None:
+            rest = 0.97 * search.remaining_seconds
+            seconds = rest if rest <= (LEAST_SECONDS if whole else 0.1) else SLICE * rest
+        return evaluations, seconds
+
+    def _run(
+        self, search: Search, pool: list[Schedule], room: _Room, evaluations: int, seconds: float, drawn: int
+    ) -> tuple[list[Schedule], int]:
+        """(states, work) of one slice."""
+        problem = search.problem
+        devices, orders, _, _, work, _ = _native.search(
+            problem.native,
+            problem.units,
+            np.stack([schedule.devices for schedule in pool]),
+            np.stack([schedule.order for schedule in pool]),
+            budget=evaluations * len(problem.graph),
+            seconds=seconds,
+            seed=drawn,
+            threads=self.threads,
+            streams=self.streams,
+            rounds=ROUNDS if len(problem.graph) <= MANY_OPERATORS else FEW_ROUNDS,
+            pool=POOL,
+            held_bytes=room.held_bytes,
+            room_bytes=room.room_bytes,
+        )
+        found = [Schedule(row, order, "search") for row, order in zip(devices, orders, strict=True)]
+        return found, int(work)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Room:
+    """What the native search counts as staying on a device, and how much of it fits."""
+
+    held_bytes: NDArray[np.int64]  # [operator]
+    room_bytes: NDArray[np.int64]  # [device]
+
+    @staticmethod
+    def of_weights(problem: Problem) -> _Room:
+        """Weights alone against all usable memory: whatever breaks it cannot fit."""
+        return _Room(
+            np.zeros(len(problem.graph), dtype=np.int64),
+            np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64),
+        )
+
+    def tighter(self, problem: Problem, schedule: Schedule) -> _Room:
+        """Count long-lived outputs too, and leave free what a schedule that does not fit needs beyond them."""
+        order = ProgramOrder(schedule.order) if takes_orders(problem) else None
+        scores = simulate_many(problem, schedule.devices[None, :], policy=order, memory="peak")
+        held = long_lived_bytes(problem)
+        kept = np.bincount(schedule.devices, weights=held, minlength=len(problem.cluster))
+        resident = kept.astype(np.int64) + _weights(problem, schedule.devices)
+        usable = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+        beyond = np.maximum(0, scores.peak_bytes[0] - resident)
+        least = np.minimum(self.room_bytes, usable - beyond) if self.held_bytes.any() else usable - beyond
+        return replace(self, held_bytes=held, room_bytes=np.maximum(0, least))
+
+
+def long_lived_bytes(problem: Problem) -> NDArray[np.int64]:  # [operator]
+    """Bytes of the outputs that stay: kept ones, and such that a later phase reads."""
+    graph = problem.graph
+    phase = graph.phases.astype(np.int64)
+    reads_of = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    last = phase[graph.tensor_producer].copy()
+    np.maximum.at(last, reads_of, phase[graph.readers])
+    stays = graph.tensor_kept.astype(bool) | (last > phase[graph.tensor_producer])
+    held = np.zeros(len(graph), dtype=np.int64)
+    np.add.at(held, graph.tensor_producer, np.where(stays, graph.tensor_bytes, 0))
+    return held
+
+
+def _memory_is_ample(problem: Problem) -> bool:
+    """Whether everything would fit on any one device."""
+    graph = problem.graph
+    everything = int(graph.weight_bytes.sum()) + int(graph.tensor_bytes.sum())
+    workspace = int(problem.costs.workspace_bytes.max(initial=0))
+    return all(everything + workspace <= device.usable_bytes for device in problem.cluster)
+
+
+def _weights(problem: Problem, devices: NDArray[np.uint8]) -> NDArray[np.int64]:  # [device]
+    """Bytes of weights on each device, each once."""
+    graph, count = problem.graph, len(problem.cluster)
+    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
+    pairs = np.unique(weight * count + devices[graph.weight_users])
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, pairs % count, graph.weight_bytes[pairs // count])
+    return total
+
+
+def schedule_of(placement: Placement, name: str) -> Schedule:
+    """Devices with the order in which they run under what the placement says, or under the policy."""
+    order = placement.order
+    if isinstance(order, ProgramOrder) and not order.sends and order.order is not None:
+        return Schedule(placement.devices, order.order, name)
+    trace = simulate(placement.problem, placement, memory="off")
+    return Schedule(placement.devices, np.asarray(trace.order, dtype=np.int32), name)
+
+
+def _offer(search: Search, schedule: Schedule) -> bool:
+    """Score a schedule; whether it fits into memory in some order."""
+    before = search.best_seconds
+    offer_schedule(search, schedule)
+    if search.best_seconds < before:
+        return True
+    order = ProgramOrder(schedule.order) if takes_orders(search.problem) else None
+    return bool(simulate_many(search.problem, schedule.devices[None, :], policy=order).feasible[0])

@@ -1,0 +1,126 @@
+"""search: local search on devices and order, from the starts that cheaper solvers give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stead.cluster import Cluster, Device, link_all
+from stead.contracts import SolverContract
+from stead.costs import Costs
+from stead.errors import BadInput
+from stead.graph import GraphBuilder
+from stead.problem import Constraints, Latency, Placeto, Problem, Throughput
+from stead.sim import simulate
+from stead.solvers import Budget, Solver, solver
+from stead.solvers.search import LocalSearch, long_lived_bytes
+from stead.testing import chain3, diamond, two_towers
+from stead.workloads.synthetic import synthetic
+
+
+class TestLocalSearch(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Solver:
+        return LocalSearch(effort=200)
+
+
+def lstm(operators: int = 300, *, memory_bytes: int = 2**40, objective: Latency | None = None) -> Problem:
+    """An LSTM grid on three devices, about 100 us per operator."""
+    graph = synthetic("lstm-grid", operators=operators)
+    names = ["d0", "d1", "d2"]
+    cluster = Cluster(
+        tuple(Device(name, memory_bytes=memory_bytes) for name in names),
+        link_all(names, bytes_per_second=12e9, latency_seconds=5e-6),
+    )
+    seconds = np.random.default_rng(0).uniform(5e-5, 1.5e-4, size=(len(graph), 1)).repeat(3, axis=1)
+    return Problem(graph, cluster, Costs(graph, cluster, seconds), objective=objective)
+
+
+def test_it_finds_the_best_of_the_tiny_problems() -> None:
+    found = [
+        LocalSearch(effort=500).solve(problem, Budget()) for problem in (chain3(), diamond(), two_towers())
+    ]
+    assert [solution.objective_seconds for solution in found] == [4.0, 7.0, 7.5]
+
+
+def test_it_is_better_than_its_starts_and_keeps_the_order() -> None:
+    problem = lstm()
+    solution = LocalSearch(starts="single,even").solve(problem, Budget(evaluations=3000))
+    starts = [solver(name).solve(problem, Budget()).objective_seconds for name in ("single", "even")]
+    assert solution.objective_seconds < 0.8 * min(starts)
+    assert solution.placement.order is not None
+    assert simulate(problem, solution.placement).objective_seconds == solution.objective_seconds
+    assert solution.evaluations <= 3000
+
+
+def test_threads_do_not_change_the_answer() -> None:
+    one, two = (
+        LocalSearch(starts="single,even", threads=threads).solve(lstm(), Budget(evaluations=2000), seed=3)
+        for threads in (1, 2)
+    )
+    assert one.objective_seconds == two.objective_seconds
+    assert one.placement.devices.tolist() == two.placement.devices.tolist()
+
+
+def test_a_fixed_policy_gets_devices_alone() -> None:
+    problem = lstm(objective=Latency(order="policy"))
+    solution = LocalSearch(starts="single,even").solve(problem, Budget(evaluations=2000))
+    assert solution.placement.order is None
+    assert simulate(problem, solution.placement).objective_seconds == solution.objective_seconds
+
+
+def test_constraints_are_kept() -> None:
+    problem = two_towers().with_constraints(Constraints(pin=(("head", "d1"),), colocate=(("l1", "r1"),)))
+    devices = LocalSearch(effort=300).solve(problem, Budget()).placement.devices
+    assert devices[4] == 1
+    assert devices[0] == devices[1]
+
+
+def test_activations_that_do_not_fit_are_learned_from_the_simulator() -> None:
+    """Four towers of two operators whose kept outputs of 100 bytes fit on a device only two at a time."""
+    build = GraphBuilder("towers")
+    for tower in range(4):
+        first = build.operator(f"a{tower}")
+        second = build.operator(f"b{tower}", reads=[build.tensor(first, size_bytes=1)])
+        build.tensor(second, size_bytes=100, kept=True)
+    graph = build.build()
+    cluster = Cluster(
+        (Device("fast", memory_bytes=250), Device("slow", memory_bytes=1000)),
+        link_all(["fast", "slow"], bytes_per_second=1e9, latency_seconds=0.0),
+    )
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.tile([1.0, 3.0], (8, 1))))
+    solution = LocalSearch(starts="single").solve(problem, Budget(evaluations=4000))
+    # Three towers on fast and one on slow would take 6 s, but fast has room for two results: slow runs two b
+    # from 1 s on.
+    assert solution.objective_seconds == pytest.approx(7.0, abs=1e-6)
+
+
+def test_outputs_that_wait_for_the_backward_pass_are_long_lived() -> None:
+    build = GraphBuilder("training")
+    a = build.operator("a")
+    x = build.tensor(a, size_bytes=10)
+    b = build.operator("b", reads=[x])
+    y = build.tensor(b, size_bytes=20)
+    c = build.operator("c", reads=[y])
+    build.tensor(c, size_bytes=40, kept=True)
+    build.operator("b'", reads=[x], phase="backward")
+    problem = lstm(30)
+    graph = build.build()
+    cluster = problem.cluster
+    held = long_lived_bytes(Problem(graph, cluster, Costs(graph, cluster, np.ones((4, 3)))))
+    assert held.tolist() == [10, 0, 40, 0]
+
+
+def test_it_says_what_it_does_not_search() -> None:
+    search = LocalSearch()
+    assert "dataflow" in (search.unsupported(chain3(Throughput())) or "")
+    assert "dataflow" in (search.unsupported(chain3(Latency(execution="sequential"))) or "")
+    assert "Placeto" in (search.unsupported(chain3(Latency(policy=Placeto()))) or "")
+    with pytest.raises(BadInput, match="search does not apply"):
+        search.solve(chain3(Throughput()), Budget())
+
+
+@pytest.mark.parametrize("options", [{"effort": 0}, {"streams": 0}, {"streams": 65}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(BadInput):
+        LocalSearch(**options)
