@@ -1,0 +1,102 @@
+"""A benchmark as Markdown: standings of solvers, then every instance."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from stead.bench.results import Bench, Cell, Limit
+from stead.cluster.units import format_seconds
+
+BEGIN, END = "<!-- begin of `stead bench --markdown` -->", "<!-- end of `stead bench --markdown` -->"
+_SIGNS = {"unsupported": "·", "infeasible": "no fit", "error": "error", "killed": "killed"}
+
+
+def markdown(bench: Bench, title: str) -> str:
+    """Tables, and the reasons of what went wrong."""
+    parts = [title, "", *_standings(bench)]
+    for limit in bench.limits:
+        parts += ["", *_instances(bench, limit)]
+    failures = _failures(bench)
+    if failures:
+        parts += ["", "What went wrong:", "", *failures]
+    return "\n".join(parts) + "\n"
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Put the tables between the marks of a file that has them; else make them the file."""
+    if path.exists():
+        old = path.read_text(encoding="utf-8")
+        if BEGIN in old and END in old:
+            head, tail = old[: old.index(BEGIN)], old[old.index(END) :]
+            path.write_text(f"{head}{BEGIN}\n{text}{tail}", encoding="utf-8")
+            return
+    path.write_text(text, encoding="utf-8")
+
+
+def limit_text(limit: Limit) -> str:
+    """A budget in words."""
+    seconds, evaluations = limit
+    parts = [] if seconds is None else [f"{seconds:g} s"]
+    if evaluations is not None:
+        parts.append(f"{evaluations} evaluations")
+    return " or ".join(parts) or "no limit"
+
+
+def _standings(bench: Bench) -> list[str]:
+    lines = [
+        "| solver | budget | solved | wins | mean ratio | worst ratio | CPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in bench.standings():
+        mean = f"{one.mean_ratio:.4f}" if one.solved else "-"
+        worst = f"{one.worst_ratio:.3f}" if one.solved else "-"
+        lines.append(
+            f"| {one.solver} | {limit_text(one.limit)} | {one.solved} of {one.asked} | {one.wins} | {mean} | {worst} | "
+            f"{one.cpu_seconds:.2f} s |"
+        )
+    return lines
+
+
+def _instances(bench: Bench, limit: Limit) -> list[str]:
+    shown = [name for name in bench.solvers if any(bench.cell(one, name, limit) for one in bench.instances)]
+    lines = [
+        f"Budget {limit_text(limit)}, each column the median value over the best of all runs:",
+        "",
+        "| instance | operators | bound | best | gap | " + " | ".join(shown) + " |",
+        "|---|---|---|---|---|" + "---|" * len(shown),
+    ]
+    for name in bench.instances:
+        best = bench.best.get(name)
+        bound, bound_name = bench.bounds.get(name, (0.0, ""))
+        cells = [_cell(bench, name, bench.cell(name, solver, limit)) for solver in shown]
+        known = [
+            str(bench.facts.get(name, {}).get("operators", "?")),
+            f"{format_seconds(bound)} ({bound_name})" if bound else "-",
+            format_seconds(best) if best is not None else "-",
+            f"{bench.gap(name, best) * 100:.1f} %" if best is not None else "-",
+        ]
+        lines.append(f"| {name} | " + " | ".join([*known, *cells]) + " |")
+    return lines
+
+
+def _cell(bench: Bench, name: str, cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if cell.value is None:
+        return _SIGNS.get(cell.status, cell.status)
+    ratio = bench.ratio(name, cell.value)
+    text = f"{ratio:.3f}" if math.isfinite(ratio) else "-"
+    return f"**{text}**" if ratio <= 1.0005 else text
+
+
+def _failures(bench: Bench) -> list[str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in bench.records:
+        if record["status"] in ("error", "killed"):
+            reason = " ".join(str(record.get("reason", "")).split())
+            found.setdefault((record["solver"], reason), []).append(record["instance"])
+    return [
+        f"- {solver}: {reason} ({len(names)} runs, first {names[0]})"
+        for (solver, reason), names in found.items()
+    ]

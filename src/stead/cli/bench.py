@@ -1,0 +1,165 @@
+"""stead bench: every solver on the same instances, with tables and a picture of what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.bench import Bench, Job
+
+INTERRUPTED = 130
+
+
+def bench(
+    suite: Annotated[
+        str, typer.Option(help="smoke (a minute), small (tens of minutes) or full (hours).")
+    ] = "smoke",
+    solvers: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="`stead solvers` lists them. Not given: those of the suite."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of every solver. Not given: 1 or 3, by suite.")
+    ] = None,
+    budgets: Annotated[str | None, typer.Option(metavar="S,S", help="Seconds per run, as in 1,10.")] = None,
+    evaluations: Annotated[
+        int | None, typer.Option(help="Placements to score; without --budgets no clock.")
+    ] = None,
+    instances: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="TEXT", help="Instances whose names contain it, or match *."),
+    ] = None,
+    objectives: Annotated[
+        str | None, typer.Option(metavar="A,B", help="latency, throughput, offload, sequential.")
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also its latency-inputs and throughput-inputs."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="One line of JSON per finished run.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on with such a file; what it has is not run again."),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tables; put between the marks of a file that has them."),
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="The gap over time.")] = None,
+    cores: Annotated[int, typer.Option(help="That a run may use.")] = 1,
+    memory_limit: Annotated[
+        float, typer.Option(help="GiB of address space that a run may use; 0: any.")
+    ] = 8.0,
+    listed: Annotated[bool, typer.Option("--list", help="Print the instances and run nothing.")] = False,
+) -> int:
+    """Compare solvers: value, bound, gap and time on every instance of a suite, medians over seeds."""
+    from stead.bench import Bench, jobs_of, suite_named
+    from stead.bench.runner import Journal
+    from stead.errors import BadInput
+
+    chosen = suite_named(suite)
+    if inputs is not None:
+        chosen = chosen.with_inputs(inputs)
+    chosen = chosen.only(instances or (), _names(objectives))
+    if listed:
+        print("\n".join(one.name for one in chosen.instances))
+        return 0
+    if cores < 1:
+        raise BadInput(f"--cores needs at least 1, got {cores}")
+    if json is not None and resume is not None and json != resume:
+        raise BadInput("--resume goes on in its own file; leave out --json")
+    jobs = jobs_of(
+        chosen, solvers=_names(solvers), seeds=seeds, budgets=_budgets(budgets), evaluations=evaluations
+    )
+    journal = Journal(resume or json, resume=resume is not None)
+    records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30))
+    found = Bench(records)
+    if not interrupted:
+        journal.add_summary(found.document())
+    given = {
+        "--suite": suite, "--solvers": solvers, "--seeds": seeds, "--budgets": budgets, "--evaluations": evaluations,
+        "--objectives": objectives, "--inputs": "DIR" if inputs else None, "--cores": cores if cores > 1 else None,
+    }  # fmt: skip
+    command = " ".join(f"{option} {value}" for option, value in given.items() if value is not None)
+    command += "".join(f' --only "{pattern}"' for pattern in instances or ())
+    _write(found, _title(f"stead bench {command}", jobs), markdown, picture)
+    return INTERRUPTED if interrupted else 0
+
+
+def _names(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _budgets(text: str | None) -> list[float]:
+    from stead.errors import BadInput
+
+    try:
+        return [float(part) for part in _names(text)]
+    except ValueError:
+        raise BadInput(f"--budgets needs seconds separated by commas, got {text!r}") from None
+
+
+def _run(
+    jobs: Sequence[Job], journal: Any, cores: int, memory_bytes: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """Records of the jobs; after Ctrl-C those that there are."""
+    import sys
+
+    from stead.bench import run_jobs
+
+    records: list[dict[str, Any]] = []
+
+    def watch(number: int, job: Job, record: dict[str, Any]) -> None:
+        print(f"[{number + 1}/{len(jobs)}] {_line(job, record)}", file=sys.stderr, flush=True)
+
+    try:
+        for record in run_jobs(jobs, journal, cores=cores, memory_bytes=memory_bytes, watch=watch):
+            records.append(record)  # one by one: an interruption must not lose those before
+    except KeyboardInterrupt:
+        hint = f"; go on with --resume {journal.path}" if journal.path else ""
+        print(f"stead: interrupted after {len(records)} of {len(jobs)} runs{hint}", file=sys.stderr)
+        return records, True
+    return records, False
+
+
+def _line(job: Job, record: dict[str, Any]) -> str:
+    from stead.cluster.units import format_seconds
+
+    value = record.get("value_seconds", record.get("bound_seconds"))
+    said = format_seconds(value) if value is not None else f"{record['status']}: {record.get('reason', '')}"
+    cpu = f", {record['cpu_seconds']:.2f} s CPU" if "cpu_seconds" in record else ""
+    return f"{job.instance}  {job.solver} seed {job.seed}: {said}{cpu}"
+
+
+def _title(command: str, jobs: Sequence[Job]) -> str:
+    import os
+    import platform
+
+    from stead.version import __version__
+
+    seeds = 1 + max((job.seed for job in jobs), default=0)
+    return (
+        f"`{command}`: stead {__version__}, {seeds} seed{'s' if seeds > 1 else ''}, {platform.machine()} with "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}."
+    )
+
+
+def _write(found: Bench, title: str, markdown: Path | None, picture: Path | None) -> None:
+    """The tables on stdout, and files that were asked for."""
+    from stead.bench.picture import picture as draw
+    from stead.bench.tables import markdown as tables
+    from stead.bench.tables import write_markdown
+
+    text = tables(found, title)
+    print(text, end="")
+    if markdown is not None:
+        write_markdown(markdown, text)
+    if picture is not None:
+        picture.write_text(draw(found), encoding="utf-8")
