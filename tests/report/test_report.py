@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from stead.api import place_problem
+from stead.api import place_problem, run_baselines
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import BadInput
@@ -153,3 +153,20 @@ def test_trace_events_do_not_overlap_within_a_thread() -> None:
     for spans in lanes.values():
         spans.sort()
         assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
+
+
+def test_a_rule_that_beats_the_plan_is_named() -> None:
+    problem = two_towers(Throughput())
+    rules = run_baselines(problem)
+    worst = max(
+        (rule for rule in rules if rule.placement is not None), key=lambda rule: rule.objective_seconds or 0.0
+    )
+    assert worst.placement is not None
+    solution = Solution(
+        worst.placement, worst.objective_seconds or 0.0, solver="given", scope="contiguous stages"
+    )
+    report = explain(Plan(problem, solution, rules, {}))
+    assert report.beaten_by is not None
+    assert report.placement_matters
+    assert f"the rule {report.beaten_by.name} is better" in summary(report)
+    assert "given looks at contiguous stages only" in summary(report)

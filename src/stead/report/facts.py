@@ -107,9 +107,15 @@ class Report:
 
     @property
     def placement_matters(self) -> bool:
-        """Whether every simple rule loses by more than a few percent."""
+        """Whether no simple rule comes within a few percent of the plan."""
         best = self.best_rule
-        return best is None or best.times_plan > 1 + DOES_NOT_MATTER
+        return best is None or abs(best.times_plan - 1) > DOES_NOT_MATTER
+
+    @property
+    def beaten_by(self) -> RuleFacts | None:
+        """The simple rule that is clearly better than the plan, if there is one."""
+        best = self.best_rule
+        return best if best is not None and best.times_plan < 1 - DOES_NOT_MATTER else None
 
 
 def explain(plan: Plan) -> Report:

@@ -169,6 +169,12 @@ def _why(report: Report) -> str:
             f"placement does not matter here: the rule {best.name} is within 2 % of the plan "
             f"({format_seconds(best.objective_seconds or 0.0)})"
         )
+    if report.beaten_by is not None:
+        looked = f"{report.solver} looks at {report.scope} only" if report.scope else "try --solver auto"
+        return (
+            f"the rule {report.beaten_by.name} is better, {format_seconds(report.beaten_by.objective_seconds or 0.0)}: "
+            f"{looked}"
+        )
     busiest = report.bottleneck
     others = ", ".join(device.name for device in report.devices if not device.operators)
     left_out = (
