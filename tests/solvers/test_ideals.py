@@ -23,7 +23,9 @@ from stead.loading import load
 from stead.problem import Latency, Load, Problem, Throughput
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.ideals import Ideals, LinearDP
+from stead.solvers.exact.prefix_mip import PrefixMip
 from stead.solvers.exact.reduction import reduce
+from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.testing import chain3, two_towers
 from stead.workloads.synthetic import synthetic
 
@@ -160,3 +162,23 @@ def test_latency_is_refused_with_a_reason() -> None:
     assert "latency" in (Ideals().unsupported(chain3(Latency())) or "")
     with pytest.raises(BadInput, match="does not apply"):
         Ideals().solve(two_towers(Latency()), Budget())
+
+
+# Exact solvers against each other
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_solvers_agree_on_24_operators_and_4_devices(seed: int, tmp_path: Path) -> None:
+    instance = random_instance(1000 + seed, most_nodes=24, training=False) | {"maxFPGAs": 3, "maxCPUs": 1}
+    problem = from_instance(instance, tmp_path, load=LOADS[seed % 3])
+    solvers = (
+        Ideals(),
+        PrefixMip(),
+        ThroughputMip(contiguity="device", anneal_moves=100_000),
+        ThroughputMip(contiguity="any", anneal_moves=100_000),
+    )
+    stages, prefix, device, anything = (one.solve(problem, Budget(seconds=20)) for one in solvers)
+    assert stages.gap == prefix.gap == 0
+    assert stages.objective_seconds == prefix.objective_seconds
+    assert anything.objective_seconds <= device.objective_seconds <= stages.objective_seconds
+    assert anything.bound_seconds <= device.objective_seconds
