@@ -27,12 +27,14 @@ from stead.sim.bounds import best_bound
 from stead.sim.replication import sync_ticks_per_byte
 from stead.sim.ways import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.baselines import Balanced
 from stead.solvers.exact.orders import linear_orders
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce, steady_load
 from stead.solvers.rules import started
 
 NEVER = int(np.iinfo(np.int64).max)
 Sharing = dict[str, Any]  # arguments of the core that let devices share stages
+MANY_NODES = 5_000
 MEMORY_ROUNDS = 6  # attempts with less room where the simulator counts more than weights
 
 
@@ -44,7 +46,7 @@ class LinearDP:
     """
 
     orders: int = 16
-    max_nodes: int = 200_000
+    max_nodes: int = 20_000  # its time grows with their square
 
     @property
     def name(self) -> str:
@@ -146,10 +148,21 @@ def cut_orders(
 ) -> int:
     """Offer the best cut of several linear orders; the least ticks of one, or NEVER."""
     least = NEVER
+    if (
+        reduced.count > MANY_NODES
+    ):  # an order may take longer than the budget, which must not end with nothing
+        search.try_solver(Balanced())
     for order in linear_orders(reduced, seed=seed, drawn=drawn):
         if search.done:
             break
-        cut = _native.linear_dp(reduced.native, order, load=steady_load(reduced.problem), **(sharing or {}))
+        cut = _native.linear_dp(
+            reduced.native,
+            order,
+            load=steady_load(reduced.problem),
+            cutoff_ticks=least,
+            seconds=search.remaining_seconds,
+            **(sharing or {}),
+        )
         if 0 <= cut.value_ticks < least:
             least = cut.value_ticks
             offer_stages(search, reduced, cut)
