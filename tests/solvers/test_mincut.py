@@ -269,3 +269,12 @@ def test_twenty_thousand_operators_on_two_devices_take_seconds():
     solution = MinCut().solve(problem, Budget())
     assert solution.gap == 0
     assert time.process_time() - begin < 20
+
+
+def test_a_chain_runs_in_turn_whatever_the_rules() -> None:
+    problem = chain3()
+    assert MinCut().unsupported(problem) is None
+    found = MinCut().solve(problem, Budget())
+    assert found.objective_seconds == 4.0
+    assert found.gap == 0
+    assert MinCut().unsupported(diamond()) is not None

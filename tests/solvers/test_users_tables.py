@@ -225,3 +225,15 @@ def test_the_fastest_single_machine_of_the_fleet_is_best_for_latency() -> None:
     found = solver("single").solve(fleet(Latency()), Budget())
     assert list(found.placement.counts().values()) == [0, 0, 0, 40, 0]
     assert found.objective_seconds * 1e3 == pytest.approx(113.895, abs=6e-4)
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
+def test_auto_proves_mixed_cards(case: Case) -> None:
+    found = solver("auto").solve(case.problem(reserve_bytes=GIB), Budget())
+    assert found.objective_seconds * 1e3 <= case.best[1] * 1.001
+    assert found.gap == 0
+
+
+@pytest.mark.parametrize("objective", [Latency(), Throughput()], ids=lambda objective: objective.name)
+def test_auto_proves_the_fleet(objective: Latency | Throughput) -> None:
+    assert solver("auto").solve(fleet(objective), Budget()).gap == 0

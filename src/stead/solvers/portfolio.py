@@ -17,6 +17,7 @@ from stead.solvers.base import Budget, Search, Solution, Solver, solver
 from stead.solvers.climb import climb
 from stead.solvers.exact.anneal import Anneal
 from stead.solvers.exact.limits import limited
+from stead.solvers.exact.mincut import runs_in_turn
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.exhaustive import placement_count
 from stead.solvers.schedules import Schedule
@@ -28,7 +29,7 @@ POOL = 4  # placements that search begins with
 STALLED = 1e-3  # improvement of a round, relative, below which it was in vain
 VAIN_ROUNDS = 3  # in a row, after which search ends
 CLOSE = 1e-4  # gap that is not worth more rounds
-PROGRAM_SIZE = 3000  # units times devices
+TINY_PROGRAM, PROGRAM_SIZE = 300, 3000  # units times devices
 PROGRAM_SECONDS = 20.0
 
 
@@ -149,6 +150,8 @@ def _exact(problem: Problem) -> list[Step]:
     if objective.execution == "offload":
         program = [Step("latency-mip", 0.6)] if problem.unit_count <= 150 else []
         return [Step("offload-linear", 0.6), *program]
+    if runs_in_turn(problem):
+        return [Step("mincut", 0.5)]
     small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
     return [Step("latency-cp", 0.5)] if small else []
 
@@ -170,9 +173,10 @@ def _pool(search: Search, found: list[Solution]) -> list[Schedule]:
 
 
 def _prove_by_program(search: Search) -> None:
-    """Try to prove the incumbent of a small problem, if there is a clock to stop the attempt."""
+    """Try to prove the incumbent of a tiny problem, or of a small one if there is a clock to stop the attempt."""
     problem = search.problem
-    small = problem.unit_count * len(problem.cluster) <= PROGRAM_SIZE
-    if small and not search.done and search.gap > CLOSE and search.budget.seconds is not None:
+    size = problem.unit_count * len(problem.cluster)
+    small = size <= (TINY_PROGRAM if search.budget.seconds is None else PROGRAM_SIZE)
+    if small and not search.done and search.gap > CLOSE:
         with limited(search, seconds=PROGRAM_SECONDS):
             ThroughputMip(contiguity="any").improve(search)

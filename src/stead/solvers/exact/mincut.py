@@ -1,10 +1,10 @@
 """`mincut`: the shortest sequential run; by minimum cut for two devices, by integer program for more.
 
-Sequential costs add up: ticks of every unit where it is, and ticks of every tensor to every other device that reads
-it. For two devices such a sum is the value of a cut in a network, so a minimum cut is an optimal placement (Stone,
-"Multiprocessor Scheduling with the Aid of Network Flow Algorithms", IEEE TSE 1977). Three devices or more, or memory
-that binds, make the problem NP-hard: an integer program as long as it is small, else exchanges between pairs of
-devices, each of them optimal.
+Sequential costs add up, and so do those of a chain, where every operator waits for the one before it: ticks of every
+unit where it is, and ticks of every tensor to every other device that reads it. For two devices such a sum is the value
+of a cut in a network, so a minimum cut is an optimal placement (Stone, "Multiprocessor Scheduling with the Aid of
+Network Flow Algorithms", IEEE TSE 1977). Three devices or more, or memory that binds, make the problem NP-hard: an
+integer program as long as it is small, else exchanges between pairs of devices, each of them optimal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.problem import Latency, Problem
+from stead.problem import Latency, Placeto, Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.baselines import FitMemory
@@ -49,10 +49,9 @@ class MinCut:
         return "mincut"
 
     def unsupported(self, problem: Problem) -> str | None:
-        """It takes sequential latency."""
-        objective = problem.objective
-        if not (isinstance(objective, Latency) and objective.execution == "sequential"):
-            return "it needs costs that add up: latency with sequential execution"
+        """It takes sequential latency, and that of chains."""
+        if not runs_in_turn(problem):
+            return "it needs costs that add up: latency with sequential execution, or of a chain of operators"
         if longest_total(SequentialCosts.of(problem)) >= MOST_TICKS:
             return "the times are too long to be added in whole picoseconds"
         return None
@@ -98,6 +97,19 @@ class MinCut:
             search.notes.append("no placement holds all weights within the limits")
         elif outcome.status == "optimal" and outcome.values is not None:
             _close(search, costs.ticks(model.devices(outcome.values)))
+
+
+def runs_in_turn(problem: Problem) -> bool:
+    """Whether one thing happens at a time: by the rules of execution, or because every operator feeds only the next."""
+    objective, graph = problem.objective, problem.graph
+    if not isinstance(objective, Latency) or objective.execution == "offload":
+        return False
+    if objective.execution == "sequential":
+        return True
+    if isinstance(objective.policy, Placeto) or len(graph.edges) != max(0, len(graph) - 1):
+        return False
+    feeds_the_next = bool((graph.edges[:, 1] == graph.edges[:, 0] + 1).all())
+    return feeds_the_next and bool((np.bincount(graph.tensor_producer, minlength=1) <= 1).all())
 
 
 def _best_by_exchange(search: Search, costs: SequentialCosts) -> NDArray[np.int64]:  # [unit]
