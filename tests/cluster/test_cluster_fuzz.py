@@ -49,7 +49,7 @@ def test_a_damaged_file_is_a_cluster_or_one_sentence(tmp_path: Path, ending: str
     for _ in range(TRIES):
         data = damaged(rng.choice(seeds), rng)
         path.write_bytes(data)
-        begin = time.perf_counter()
+        begin = time.process_time()
         try:
             assert read_cluster(path).fingerprint
         except BadCluster as error:
@@ -57,4 +57,4 @@ def test_a_damaged_file_is_a_cluster_or_one_sentence(tmp_path: Path, ending: str
             assert told.startswith(str(path)), (told, data)
             assert told.isprintable(), (told, data)
             assert len(told) < 1500, (told, data)
-        assert time.perf_counter() - begin < 10, data
+        assert time.process_time() - begin < 10, data

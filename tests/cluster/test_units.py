@@ -137,12 +137,12 @@ def test_a_size_in_doubtful_units_is_refused_with_what_to_write(text: str) -> No
 def test_what_is_no_sensible_number_is_refused_in_one_line(
     parse: Callable[[object], float], given_value: object
 ) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(BadCluster) as caught:
         parse(given_value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize("parse", [parse_rate, parse_flops])
