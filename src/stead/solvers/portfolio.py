@@ -23,9 +23,10 @@ from stead.solvers.exhaustive import placement_count
 from stead.solvers.schedules import Schedule
 from stead.solvers.search import LocalSearch, schedule_of
 
+MANY = 8_000  # operators beyond which constructions get more time than search
 LARGE = 20_000  # operators beyond which only what takes about linear time is tried
 HUGE = 200_000
-POOL = 4  # placements that search begins with
+POOL = 10  # placements that search begins with; a good end may begin at a poor one
 STALLED = 1e-3  # improvement of a round, relative, below which it was in vain
 VAIN_ROUNDS = 3  # in a row, after which search ends
 CLOSE = 1e-4  # gap that is not worth more rounds
@@ -115,7 +116,7 @@ def _rounds(search: Search) -> Iterator[int]:
 
 def _rules(problem: Problem) -> list[Step]:
     """What people do by hand."""
-    quick = [Step("single"), Step("balanced"), Step("greedy_support"), Step("fit_memory")]
+    quick = [Step("single"), Step("even"), Step("balanced"), Step("greedy_support"), Step("fit_memory")]
     return quick if len(problem.graph) > LARGE else [*quick, Step("split"), Step("hf_sequential")]
 
 
@@ -128,7 +129,8 @@ def _constructions(problem: Problem) -> list[Step]:
     names = ["chunks", "dfs-sticky", "heft"]
     if isinstance(problem.objective, Latency):
         names += ["etf", "m-etf", "m-sct", "peft"]
-    return [*(Step(name, 0.2) for name in names), Step("multilevel", 0.3)]
+    most = 0.6 if len(problem.graph) > MANY else 0.3  # the larger the graph, the more constructions decide
+    return [*(Step(name, 0.2) for name in names), Step("multilevel", most)]
 
 
 def _exact(problem: Problem) -> list[Step]:

@@ -149,8 +149,8 @@ def cut_orders(
     """Offer the best cut of several linear orders; the least ticks of one, or NEVER."""
     least = NEVER
     if (
-        reduced.count > MANY_NODES
-    ):  # an order may take longer than the budget, which must not end with nothing
+        reduced.count > MANY_NODES or search.done
+    ):  # a budget too short for one order must not end with nothing
         search.try_solver(Balanced())
     for order in linear_orders(reduced, seed=seed, drawn=drawn):
         if search.done:
