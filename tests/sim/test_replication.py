@@ -13,6 +13,7 @@ from stead.errors import BadInput
 from stead.graph import GraphBuilder
 from stead.plan import Plan
 from stead.problem import Latency, Placement, Problem, Throughput
+from stead.report import explain, summary
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
 from stead.solvers.exact.ideals import Ideals
@@ -86,3 +87,16 @@ def test_the_dynamic_program_shares_stages_where_that_pays() -> None:
     assert found.objective_seconds == pytest.approx(8 / 3)
     assert found.gap == 0
     assert Ideals().solve(pipeline(), Budget()).objective_seconds == 8.0
+
+
+def test_a_report_says_who_shares_a_stage() -> None:
+    problem = pipeline()
+    placement = Placement(problem, [0, 1, 0], replicas=[(1, 2)])
+    report = explain(Plan(problem, Solution(placement, 4.0, solver="given"), (), {}))
+    assert report.shared == (("d1", "d2"),)
+    assert "d1, d2 take samples in turn" in summary(report)
+
+
+def test_nobody_can_share_a_stage_with_no_device() -> None:
+    with pytest.raises(BadInput, match="replicas of at least 1"):
+        Ideals(replicas=0)

@@ -238,7 +238,7 @@ class Placement:
     @property
     def without_order(self) -> Placement:
         """The same devices, served as the policy of the objective says."""
-        return self if self.order is None else Placement(self.problem, self.devices)
+        return self if self.order is None else Placement(self.problem, self.devices, replicas=self.replicas)
 
     @staticmethod
     def from_names(problem: Problem, names: Mapping[str, str]) -> Placement:

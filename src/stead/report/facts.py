@@ -72,6 +72,7 @@ class Report:
     scope: str  # the placements that the bound holds for; empty: all
     order: str  # policy of the order that the plan brings; empty: none
     policy_seconds: float  # the objective where that order cannot be honoured
+    shared: tuple[tuple[str, ...], ...]  # devices that share a stage, the one with its operators first
     gap: float
     feasible: bool
     problems: tuple[str, ...]
@@ -160,6 +161,7 @@ def explain(plan: Plan) -> Report:
         scope=solution.scope,
         order=plan.placement.order.name if plan.placement.order is not None else "",
         policy_seconds=simulate(problem, plan.placement.without_order).objective_seconds,
+        shared=tuple(tuple(problem.cluster.names[d] for d in group) for group in plan.placement.replicas),
         gap=solution.gap,
         feasible=trace.feasible,
         problems=tuple(str(one) for one in trace.problems),

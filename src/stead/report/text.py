@@ -42,6 +42,10 @@ def _head(report: Report) -> list[str]:
         lines.append(
             line("order", f"the plan says who goes first on every device ({report.order}); {elsewhere}")
         )
+    lines.extend(
+        line("shared", f"{', '.join(group)} take samples in turn: all hold the stage of {group[0]}")
+        for group in report.shared
+    )
     if report.interrupted:
         lines.append(line("", "interrupted: this is the best plan so far"))
     lines.extend(line("problem", problem) for problem in report.problems)

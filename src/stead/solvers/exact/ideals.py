@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.errors import BadInput
 from stead.problem import Placement, Problem
 from stead.sim import Shortfall, simulate
 from stead.sim.bounds import best_bound
@@ -84,6 +85,11 @@ class Ideals:
     replicas: int = 1  # equal devices that may share a stage, taking samples in turn
     merge: Merge = "lossless"
     threads: int = 0  # 0: all cores; the answer does not depend on it
+
+    def __post_init__(self) -> None:
+        for option in ("max_bytes", "max_pairs", "orders", "replicas"):
+            if getattr(self, option) < 1:
+                raise BadInput(f"ideals needs {option} of at least 1, got {getattr(self, option)}")
 
     @property
     def name(self) -> str:
