@@ -170,7 +170,10 @@ def test_devices_shows_how_a_description_is_understood(capsys: pytest.CaptureFix
         (["place", "demo.json", "-d", "3090,3060", "--pin", "x"], "--pin needs NAME=DEVICE"),
         (["place", "demo.json", "-d", "3090,3060", "--pin", "nothing=3090"], "no operator or module fits"),
         (["place", "demo.json", "-d", "3090,3060", "--pin", "*=4090"], "no device '4090'"),
-        (["place", "demo.json", "-d", "3090,3060", "-g", "latency", "--policy", "lifo"], "no policy"),
+        (
+            ["place", "demo.json", "-d", "3090,3060", "-g", "latency", "--dispatch", "lifo"],
+            "no --dispatch",
+        ),
         (
             ["place", "demo.json", "-d", "3090,3060", "-g", "latency", "--execution", "magic"],
             "execution is one of",

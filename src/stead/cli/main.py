@@ -8,7 +8,20 @@ from typing import Any
 
 import typer
 
-from stead.cli import bench, demo, devices, doctor, explain, formats, place, report, simulate, solvers, zoo
+from stead.cli import (
+    bench,
+    demo,
+    devices,
+    doctor,
+    explain,
+    formats,
+    place,
+    report,
+    simulate,
+    solvers,
+    train,
+    zoo,
+)
 
 # BadParameter -> UsageError -> ClickException: older releases of typer take it from click, newer ones have their own.
 ClickException: Any = typer.BadParameter.__mro__[2]
@@ -17,7 +30,7 @@ OK, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 app = typer.Typer(
     name="stead",
     help="Find the best assignment of a neural network's operators to devices.",
-    epilog="For experts: stead simulate | solvers | devices | formats | zoo | bench, each with --help.",
+    epilog="For experts: stead simulate | solvers | devices | formats | zoo | bench | train, each with --help.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -35,6 +48,7 @@ for name, function, expert in (
     ("formats", formats.formats, True),
     ("zoo", zoo.zoo, True),
     ("bench", bench.bench, True),
+    ("train", train.train, True),
 ):
     app.command(name, hidden=expert)(function)
 

@@ -41,7 +41,7 @@ ObjectiveName = Annotated[
     typer.Option("--objective", "-g", metavar="latency|throughput", help="Absent: both are solved."),
 ]
 Execution = Annotated[str, typer.Option(help="Of latency: dataflow, offload or sequential.")]
-Policy = Annotated[
+Dispatch = Annotated[
     str | None,
     typer.Option(
         help="Of dataflow latency: fifo, priority, program_order or placeto. Not given: fifo, unless a plan brings an "
@@ -68,20 +68,19 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 
 
 def objective_from(
-    name: str, execution: str, policy: str | None, load: str, microbatches: int | None, schedule: str
+    name: str, execution: str, dispatch: str | None, load: str, microbatches: int | None, schedule: str
 ) -> Objective:
     """The objective that the options describe."""
     from stead.errors import BadInput, did_you_mean
     from stead.problem import POLICIES, Latency, Throughput
 
     if name == "latency":
-        if policy is None:
+        if dispatch is None:
             return Latency(execution=execution)  # type: ignore[arg-type]
-        if policy not in POLICIES:
-            raise BadInput(
-                f"no policy {policy!r}{did_you_mean(policy, POLICIES)}; there are {', '.join(POLICIES)}"
-            )
-        return Latency(execution=execution, policy=POLICIES[policy](), order="policy")  # type: ignore[arg-type]
+        if dispatch not in POLICIES:
+            known = ", ".join(POLICIES)
+            raise BadInput(f"no --dispatch {dispatch!r}{did_you_mean(dispatch, POLICIES)}; there are {known}")
+        return Latency(execution=execution, policy=POLICIES[dispatch](), order="policy")  # type: ignore[arg-type]
     if name == "throughput":
         return Throughput(load=load, microbatches=microbatches, schedule=schedule)  # type: ignore[arg-type]
     raise BadInput(f"--objective is latency or throughput, got {name!r}")

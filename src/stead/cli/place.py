@@ -25,13 +25,19 @@ def place(
     phase: options.Phase = None,
     objective: options.ObjectiveName = None,
     execution: options.Execution = "dataflow",
-    policy: options.Policy = None,
+    dispatch: options.Dispatch = None,
     load: options.Load = "sum",
     microbatches: options.Microbatches = None,
     schedule: options.Schedule = "gpipe",
     solver: Annotated[str, typer.Option(help="`stead solvers` lists them.")] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the solver.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A policy of `stead train`, for the solver that it was trained for."
+        ),
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     evaluations: Annotated[int | None, typer.Option(help="Placements to score at most.")] = None,
@@ -53,9 +59,12 @@ def place(
     reading = options.model_options(batch, context, phase, read)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     constraints = options.constraints_from(pin, forbid, colocate)
-    chosen = solver_named(solver, **options.settings("--set", settings))
+    given = options.settings("--set", settings)
+    chosen = solver_named(solver, **({**given, "policy": policy} if policy else given))
     names = [objective] if objective else ["latency", "throughput"]
-    goals = [options.objective_from(name, execution, policy, load, microbatches, schedule) for name in names]
+    goals = [
+        options.objective_from(name, execution, dispatch, load, microbatches, schedule) for name in names
+    ]
     plans: list[Plan] = []
     for goal in goals:
         plan = _placed(loaded, goal, constraints, chosen, time_limit, evaluations, seed, json)

@@ -31,7 +31,7 @@ def simulate(
     phase: options.Phase = None,
     objective: options.ObjectiveName = "latency",
     execution: options.Execution = "dataflow",
-    policy: options.Policy = None,
+    dispatch: options.Dispatch = None,
     load: options.Load = "sum",
     microbatches: options.Microbatches = None,
     schedule: options.Schedule = "gpipe",
@@ -51,7 +51,7 @@ def simulate(
 
     reading = options.model_options(batch, context, phase, read)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
-    goal = options.objective_from(objective or "latency", execution, policy, load, microbatches, schedule)
+    goal = options.objective_from(objective or "latency", execution, dispatch, load, microbatches, schedule)
     problem = loaded.problem(goal)
     given = _placement(problem, model, placement)
     result = run(problem, given)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stead.errors import BadInput, Infeasible, did_you_mean
+from stead.errors import BadInput, Infeasible, MissingExtra, did_you_mean
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, simulate, simulate_many
 
@@ -362,6 +362,7 @@ REGISTRY: dict[str, str] = {
     "hf_balanced_low_0": "stead.solvers.huggingface:HfBalancedLow0",
     "metis": "stead.solvers.partition:Metis",
     "mtkahypar": "stead.solvers.partition:MtKahypar",
+    "colocrl": "stead.learn.colocrl:ColocRL",
 }
 ENTRY_POINTS = "stead.solvers"
 
@@ -399,7 +400,12 @@ def solver_class(name: str) -> Any:
     """The class of the solver of that name; its dataclass fields are its options."""
     if name in REGISTRY:
         module, _, attribute = REGISTRY[name].partition(":")
-        return getattr(import_module(module), attribute)
+        try:
+            return getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtra("torch", "torch", f"solver {name!r}") from None
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == name:
             return point.load()

@@ -1,0 +1,112 @@
+"""stead train: make a policy better on some graphs, and write it with its log and its learning curve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stead.cli import options
+
+if TYPE_CHECKING:
+    from stead.problem import Problem
+
+INTERRUPTED = 130
+INTERVAL_SECONDS = 2.0  # between progress lines
+
+
+def train(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A solver that learns, such as colocrl.")],
+    graphs: Annotated[
+        list[str],
+        typer.Option("--graphs", metavar="MODEL", help="Files or zoo:NAME; may be given repeatedly."),
+    ],
+    devices: options.Devices = None,
+    updates: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 500,
+    seed: options.Seed = 0,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="Where to write the policy; its log and curve lie beside it."),
+    ] = Path("policy.safetensors"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint beside the output, if there is one.")
+    ] = False,
+    every: Annotated[int, typer.Option(help="Updates between checkpoints.")] = 25,
+    objective: options.ObjectiveName = "latency",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the solver.")
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """Train a policy on graphs; the same seed gives the same policy, also after a kill and --resume."""
+    import sys
+    from importlib import import_module
+
+    from stead.cli.output import print_json
+    from stead.errors import BadInput
+    from stead.solvers import solver
+
+    chosen: Any = solver(policy, **options.settings("--set", settings))
+    if not hasattr(chosen, "learner"):
+        raise BadInput(f"{policy} is a solver that does not learn; colocrl does")
+    runs = import_module("stead.learn.runs")  # by name: the command line does not know what learns
+    train_policy = import_module("stead.learn.solver").train_policy
+    run = runs.Run(output, updates, resume, every)
+    problems = [_problem(model, devices, objective or "latency") for model in graphs]
+    progress = _Progress(runs.progress_line)
+    try:
+        learner = train_policy(chosen, problems, graphs, run, seed=seed, report=progress)
+    except KeyboardInterrupt:
+        print(f"stead: interrupted; go on with --resume -o {output}", file=sys.stderr)
+        return INTERRUPTED
+    found = [
+        {
+            "graph": task.name, "best_seconds": task.scorer.best_seconds, "greedy_seconds": task.greedy_seconds,
+            "bound_seconds": task.bound_seconds, "baselines": task.known, "evaluations": task.scorer.evaluations,
+        }
+        for task in learner.tasks
+    ]  # fmt: skip
+    if json:
+        print_json({"policy": str(output), "updates": learner.version, "seed": seed, "graphs": found})
+        return 0
+    for row in found:
+        print(_told(row))
+    print(f"wrote {output}    next: stead place MODEL --solver {policy} --policy {output}")
+    return 0
+
+
+def _problem(model: str, devices: str | None, objective: str) -> Problem:
+    from stead.loading import load
+
+    goal = options.objective_from(objective, "dataflow", None, "sum", None, "gpipe")
+    return load(model, devices).problem(goal)
+
+
+def _told(row: dict[str, Any]) -> str:
+    from stead.cluster.units import format_seconds
+
+    known = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in row["baselines"].items())
+    return (
+        f"{row['graph']}: best {format_seconds(row['best_seconds'])}, last greedy "
+        f"{format_seconds(row['greedy_seconds'])} after {row['evaluations']} evaluations; {known}"
+    )
+
+
+class _Progress:
+    """A line on stderr from time to time."""
+
+    def __init__(self, line: Any) -> None:
+        import time
+
+        self._line, self._clock = line, time.monotonic
+        self._begin = self._clock()
+        self._last = self._begin - INTERVAL_SECONDS
+
+    def __call__(self, metrics: Any, learner: Any) -> None:
+        import sys
+
+        now = self._clock()
+        if now - self._last >= INTERVAL_SECONDS:
+            self._last = now
+            print(self._line(metrics, learner, now - self._begin), file=sys.stderr, flush=True)

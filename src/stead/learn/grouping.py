@@ -1,0 +1,72 @@
+"""The groups that a policy places, and the memory that they bring along."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stead.learn.nets import Room
+from stead.problem import Problem
+from stead.solvers.search import long_lived_bytes
+from stead.transform import Grouping, colocate, limited
+from stead.transform.components import connected
+
+
+def placed_groups(problem: Problem, *, most: int = 256) -> Grouping:
+    """Groups by the co-location rules, within their limits, that keep together what the problem keeps together.
+
+    Should the limits leave more than `most` groups, neighbours in the order of the graph are joined, whatever layer
+    they belong to, where the same devices may run them.
+    """
+    graph = problem.graph
+    rules = limited(problem, colocate(graph), most_groups=most)
+    label = _joined(rules.group.astype(np.int64), problem.units.astype(np.int64))
+    stranded = np.asarray(~_common(problem, label).any(axis=1))
+    if stranded.any():
+        label = np.where(stranded[label], label.max(initial=0) + 1 + problem.units, label)
+    grouping = Grouping(graph, label)
+    return grouping if grouping.count <= most else _capped(problem, grouping, most)
+
+
+def memory_room(problem: Problem, grouping: Grouping) -> Room | None:
+    """What a decoder needs to keep devices from overflowing; None where everything fits on any device."""
+    graph = problem.graph
+    held = np.bincount(grouping.group, weights=long_lived_bytes(problem), minlength=grouping.count)
+    capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
+    if held.sum() + graph.weight_bytes.sum() <= capacity.min():
+        return None
+    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
+    uses = np.zeros((grouping.count, len(graph.weight_bytes)), dtype=np.uint8)
+    uses[grouping.group[graph.weight_users], weight] = 1
+    return Room(
+        torch.from_numpy(uses),
+        torch.from_numpy(graph.weight_bytes.astype(np.float64)),
+        torch.from_numpy(held),
+        torch.from_numpy(capacity),
+    )
+
+
+def _joined(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels that are equal wherever either of two labellings is."""
+    offset = int(first.max(initial=-1)) + 1
+    return connected(offset + int(second.max(initial=-1)) + 1, first, offset + second)[first]
+
+
+def _common(problem: Problem, label: NDArray[np.int64]) -> NDArray[np.bool_]:  # [label, device]
+    common = np.ones((int(label.max(initial=-1)) + 1, len(problem.cluster)), dtype=bool)
+    np.logical_and.at(common, label, problem.allowed)
+    return common
+
+
+def _capped(problem: Problem, grouping: Grouping, most: int) -> Grouping:
+    """Runs of about equal seconds, one per set of devices that may run them."""
+    seconds = np.where(problem.allowed, problem.costs.seconds, np.inf).min(axis=1)
+    weight = np.bincount(grouping.group, weights=seconds, minlength=grouping.count)
+    signature = np.unique(_common(problem, grouping.group.astype(np.int64)), axis=0, return_inverse=True)[
+        1
+    ].reshape(-1)
+    runs = max(1, most // (int(signature.max(initial=0)) + 1))
+    middle = np.cumsum(weight) - weight / 2
+    run = np.minimum((middle / max(float(weight.sum()), 1e-30) * runs).astype(np.int64), runs - 1)
+    return Grouping(problem.graph, (run * (int(signature.max(initial=0)) + 1) + signature)[grouping.group])

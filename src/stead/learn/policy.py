@@ -1,0 +1,133 @@
+"""A policy proposes placements for problems it may never have seen; this is what it looks like from outside.
+
+Notation    N operators, K devices, S samples
+    placements         [S, N]  one device per operator, only such as the problem allows
+    log_probabilities  [S]     of each placement under the policy
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stead.errors import BadInput
+from stead.learn import checkpoints
+from stead.learn.state import load_network, network_arrays, one_thread
+from stead.learn.trainer import Network
+from stead.problem import Problem
+from stead.transform import Grouping
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """Placements a policy draws, the greedy one among them if it has one."""
+
+    placements: NDArray[np.uint8]  # [sample, operator]
+    log_probabilities: NDArray[np.float64]  # [sample]
+    greedy: int = -1  # row of the greedy decode; -1 for none
+
+    def __post_init__(self) -> None:
+        if self.placements.ndim != 2 or self.placements.dtype != np.uint8:
+            raise BadInput(
+                f"a proposal has rows of uint8 devices, got {self.placements.dtype} of {self.placements.shape}"
+            )
+        if self.log_probabilities.shape != (len(self.placements),):
+            raise BadInput(f"{len(self.placements)} placements need as many log probabilities")
+        if not -1 <= self.greedy < len(self.placements):
+            raise BadInput(f"there is no row {self.greedy} that could be the greedy one")
+
+
+class Policy(Protocol):
+    """Proposes placements for problems, also for such as it has never seen."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Why it cannot place `problem`, in one sentence; None if it can."""
+
+    def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
+        """Draw placements, the greedy one first; the same seed gives the same ones."""
+
+
+class Method(Protocol):
+    """A paper's method with its options: how to build its network, and what that network sees of a problem."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+
+    def network(self, devices: int, seed: int) -> Any:
+        """A network with random weights."""
+
+    def inputs(self, problem: Problem) -> tuple[Grouping, Any]:
+        """The groups that are placed, and what the network reads."""
+
+    def network_options(self) -> dict[str, Any]:
+        """Options without which the network could not be built again."""
+
+    def misfit(self, devices: int, problem: Problem) -> str | None:
+        """Why a network for `devices` devices cannot place `problem`; None if it can."""
+
+
+class NetworkPolicy:
+    """A trained network of a method, ready to place problems; a file of it holds arrays and JSON, no code."""
+
+    def __init__(self, method: Method, network: Network, devices: int) -> None:
+        self.method = method
+        self.network: Any = network
+        self.devices = devices
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self.method.name
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """What the method says about networks of this size."""
+        return self.method.misfit(self.devices, problem)
+
+    def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
+        """The greedy placement first, then samples."""
+        with one_thread():
+            grouping, inputs = self.method.inputs(problem)
+            generator = torch.Generator().manual_seed(seed)
+            actions, log_p = self.network.sample(inputs, samples, generator, greedy=True)
+            rows = self.network.placements(inputs, actions).numpy().astype(np.uint8)
+        return Proposal(grouping.lift(rows), log_p.double().numpy(), greedy=0)
+
+    def save(self, path: Path) -> None:
+        """Write the policy to a file."""
+        checkpoints.save(path, network_arrays(self.network), document_of(self.method, self.devices))
+
+    @staticmethod
+    def load(path: Path, kind: Any) -> NetworkPolicy:
+        """Read a policy of a kind of method; a damaged or foreign file is BadInput."""
+        arrays, document = checkpoints.load(path)
+        name = kind().name
+        if document.get("policy") != name:
+            raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {name}")
+        try:
+            method: Method = kind(**document["options"])
+            devices = int(document["devices"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"{path} does not say how its network is built: {error}") from None
+        network = method.network(devices, 0)
+        load_network(network, arrays)
+        return NetworkPolicy(method, network, devices)
+
+
+def document_of(method: Method, devices: int) -> dict[str, Any]:
+    """What a file says about the network in it."""
+    return {"policy": method.name, "options": method.network_options(), "devices": devices}
+
+
+def allowed_only(problem: Problem, placements: NDArray[np.uint8]) -> bool:
+    """Whether every operator of every row is on a device that may run it."""
+    return bool(problem.allowed[np.arange(placements.shape[1])[None, :], placements].all())

@@ -1,0 +1,152 @@
+"""What a placement earns: the native simulator on threads, a cache of rows it has seen, rewards that are never NaN.
+
+Notation    S placements, G groups, K devices
+    rows      [S, G]  device of every group
+    seconds   [S]     as the simulator scores them; inf where a placement cannot run at all
+    overfull  [S]     largest share by which some device lacks memory; 1 where it cannot run for another reason
+    reward    [S]     higher is better; always finite
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.errors import BadInput
+from stead.problem import Problem
+from stead.sim import simulate_many
+from stead.transform import Grouping
+
+Shape = Literal["sqrt", "log"]
+REMEMBERED = 4096  # rows of the cache, which is part of a checkpoint
+FAILING_SECONDS = 100.0  # of a placement that does not run, before the square root
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """What the simulator says about rows."""
+
+    seconds: NDArray[np.float64]  # [row]; inf where infeasible
+    overfull: NDArray[np.float64]  # [row]; 0 where feasible
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:  # [row]
+        """Which rows can be used."""
+        return np.isfinite(self.seconds)
+
+
+class Scorer:
+    """Scores rows of group devices; identical rows are simulated once and counted apart."""
+
+    def __init__(self, problem: Problem, grouping: Grouping, *, threads: int = 0) -> None:
+        self.problem = problem
+        self.grouping = grouping
+        self.threads = threads
+        self.evaluations = 0  # rows that were simulated
+        self.hits = 0  # rows that were known
+        self.simulated_seconds = 0.0  # wall time spent in the simulator
+        self.best: NDArray[np.uint8] | None = None  # [group]
+        self.best_seconds = math.inf
+        self.worst_seconds = 0.0  # of feasible rows
+        self._known: dict[bytes, tuple[float, float]] = {}
+
+    def score(self, rows: NDArray[np.uint8]) -> Scored:
+        """Seconds and overfull shares of rows, in their order."""
+        keys = [row.tobytes() for row in np.ascontiguousarray(rows, dtype=np.uint8)]
+        fresh: dict[bytes, int] = {}
+        for number, key in enumerate(keys):
+            if key not in self._known and key not in fresh:
+                fresh[key] = number
+        table = {key: self._known[key] for key in keys if key in self._known}
+        if fresh:
+            table.update(zip(fresh, self._simulated(rows[list(fresh.values())]), strict=True))
+        self.evaluations += len(fresh)
+        self.hits += len(keys) - len(fresh)
+        for key in fresh:
+            self._known[key] = table[key]
+        while len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
+        values = np.array([table[key] for key in keys], dtype=np.float64).reshape(-1, 2)
+        scored = Scored(values[:, 0], values[:, 1])
+        self._remember(rows, scored)
+        return scored
+
+    def _simulated(self, rows: NDArray[np.uint8]) -> list[tuple[float, float]]:
+        begin = time.perf_counter()
+        scores = simulate_many(self.problem, self.grouping.lift(rows), threads=self.threads)
+        self.simulated_seconds += time.perf_counter() - begin
+        limits = np.array([device.usable_bytes for device in self.problem.cluster], dtype=np.float64)
+        shares = (np.maximum(scores.over_bytes, 0) / limits).max(axis=1)
+        works = scores.feasible & np.isfinite(scores.seconds)
+        seconds = np.where(works, scores.seconds, np.inf)
+        overfull = np.where(works, 0.0, np.where(shares > 0, shares, 1.0))
+        return list(zip(seconds.tolist(), overfull.tolist(), strict=True))
+
+    def _remember(self, rows: NDArray[np.uint8], scored: Scored) -> None:
+        if not len(rows) or not scored.feasible.any():
+            return
+        winner = int(np.argmin(scored.seconds))
+        if scored.seconds[winner] < self.best_seconds:
+            self.best, self.best_seconds = rows[winner].copy(), float(scored.seconds[winner])
+        self.worst_seconds = max(self.worst_seconds, float(scored.seconds[scored.feasible].max()))
+
+    def state(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, float]]:
+        """(arrays, numbers) from which `restore` goes on as if nothing had happened."""
+        count = self.grouping.count
+        rows = np.frombuffer(b"".join(self._known), dtype=np.uint8).reshape(len(self._known), count)
+        values = np.array(list(self._known.values()), dtype=np.float64).reshape(-1, 2)
+        best = np.zeros(0, dtype=np.uint8) if self.best is None else self.best
+        numbers = {
+            "evaluations": self.evaluations, "hits": self.hits, "best_seconds": self.best_seconds,
+            "worst_seconds": self.worst_seconds,
+        }  # fmt: skip
+        return {"rows": rows, "values": values, "best": best}, numbers
+
+    def restore(self, arrays: dict[str, NDArray[np.generic]], numbers: dict[str, float]) -> None:
+        """Take over what `state` gave."""
+        rows, values = arrays["rows"].astype(np.uint8), arrays["values"].astype(np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.grouping.count or values.shape != (len(rows), 2):
+            raise BadInput(f"the checkpoint is of another graph: {self.grouping.count} groups are here")
+        self._known = {row.tobytes(): (float(a), float(b)) for row, (a, b) in zip(rows, values, strict=True)}
+        self.best = arrays["best"].astype(np.uint8) if arrays["best"].size else None
+        self.evaluations, self.hits = int(numbers["evaluations"]), int(numbers["hits"])
+        self.best_seconds, self.worst_seconds = numbers["best_seconds"], numbers["worst_seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """Run time as a number to be made large: -sqrt(t / reference) or -log(t / reference).
+
+    With `failing_seconds` an infeasible placement earns what such a slow one would. Without, it earns 1 less than the
+    worst feasible one seen, less the share by which memory lacks: explicit, and never better than what works.
+    """
+
+    shape: Shape = "sqrt"
+    reference_seconds: float = 1.0
+    failing_seconds: float | None = None
+
+    def of(self, scored: Scored, worst_seconds: float) -> NDArray[np.float64]:  # [row]
+        """Rewards; `worst_seconds` is that of the worst feasible placement seen."""
+        reward = self.of_seconds(np.where(scored.feasible, scored.seconds, self.reference_seconds))
+        if self.failing_seconds is not None:
+            bad = np.full(len(reward), self.failing)
+        else:
+            slowest = max(worst_seconds, self.reference_seconds)
+            bad = float(self.of_seconds(np.array([slowest]))[0]) - 1.0 - np.minimum(scored.overfull, 10.0)
+        return np.where(scored.feasible, reward, bad)
+
+    def of_seconds(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The reward of run times."""
+        ratio = np.maximum(seconds, 1e-15) / self.reference_seconds
+        values: NDArray[np.float64] = -np.sqrt(ratio) if self.shape == "sqrt" else -np.log(ratio)
+        return values
+
+    @property
+    def failing(self) -> float:
+        """What a placement that does not run earns under `failing_seconds`."""
+        return float(self.of_seconds(np.array([self.failing_seconds or FAILING_SECONDS]))[0])

@@ -1,0 +1,187 @@
+"""One training run: updates, progress, a log, checkpoints that survive a kill, and a curve at the end.
+
+Beside the policy NAME.safetensors lie NAME.checkpoint.safetensors (all that the next update needs), NAME.jsonl and
+NAME.sqlite (one row per update, the same numbers) and NAME.svg and NAME.png (the learning curve).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.errors import BadInput
+from stead.learn import checkpoints, curves
+from stead.learn.tasks import Task
+from stead.learn.trainer import Metrics
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where a run writes and how long it goes on."""
+
+    output: Path
+    updates: int
+    resume: bool = False
+    every: int = 25  # updates between checkpoints
+
+    def __post_init__(self) -> None:
+        if self.updates < 0 or self.every < 1:
+            raise BadInput(f"a run has 0 or more updates and checkpoints every 1 or more, got {self}")
+        if not self.output.absolute().parent.is_dir():
+            raise BadInput(f"there is no folder {self.output.absolute().parent} to write the policy to")
+
+    def beside(self, suffix: str) -> Path:
+        """A file of the run next to the policy."""
+        return self.output.with_name(self.output.name.removesuffix(".safetensors") + suffix)
+
+
+class Trainee(Protocol):
+    """What can be trained: one update at a time, with a state that resumes to the same bits."""
+
+    @property
+    def version(self) -> int:
+        """Updates done."""
+
+    @property
+    def seed(self) -> int:
+        """What all its randomness is made of."""
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The graphs it learns from."""
+
+    def update(self) -> Metrics:
+        """One update."""
+
+    @property
+    def evaluations_per_update(self) -> int:
+        """At most so many placements are simulated by one update."""
+
+    def greedy(self, task: Task) -> NDArray[np.uint8]:
+        """The groups of a task as the policy prefers them now."""
+
+    def policy_arrays(self) -> checkpoints.Arrays:
+        """The network that is written when the run ends."""
+
+    def state(self) -> tuple[checkpoints.Arrays, dict[str, Any]]:
+        """(arrays, numbers) that the next update needs."""
+
+    def restore(self, arrays: checkpoints.Arrays, numbers: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+
+
+def train(
+    trainee: Trainee,
+    run: Run,
+    document: Mapping[str, Any],
+    *,
+    report: Callable[[Metrics, Trainee], None] | None = None,
+) -> None:
+    """Update until the run is done, then write the policy; `report` is called after every update."""
+    kept = run.beside(".checkpoint.safetensors")
+    if run.resume and kept.exists():
+        arrays, saved = checkpoints.load(kept)
+        if saved.get("document") != dict(document):
+            raise BadInput(f"{kept} is of another policy or other options; leave out --resume to train anew")
+        trainee.restore(arrays, saved["learner"])
+    with closing(Log(run, trainee.version)) as log:
+        while trainee.version < run.updates:
+            metrics = trainee.update()
+            log.add(metrics)
+            if report is not None:
+                report(metrics, trainee)
+            if trainee.version % run.every == 0 or trainee.version == run.updates:
+                log.commit()
+                save_checkpoint(kept, trainee, document)
+    trained = {
+        "format": FORMAT,
+        "updates": trainee.version,
+        "seed": trainee.seed,
+        "evaluations": sum(task.scorer.evaluations for task in trainee.tasks),
+        "graphs": [{"name": task.name, "problem": task.problem.fingerprint} for task in trainee.tasks],
+    }
+    checkpoints.save(run.output, trainee.policy_arrays(), {**document, "trained": trained})
+    rows = read_log(run.beside(".jsonl"))
+    lines = curves.lines_of(trainee.tasks)
+    run.beside(".svg").write_text(curves.svg(rows, lines), encoding="utf-8")
+    run.beside(".png").write_bytes(curves.png(rows, lines))
+
+
+def save_checkpoint(path: Path, trainee: Trainee, document: Mapping[str, Any]) -> None:
+    """Write all that the next update needs."""
+    arrays, numbers = trainee.state()
+    checkpoints.save(path, arrays, {"document": dict(document), "learner": numbers})
+
+
+class Log:
+    """One line of JSON and one row of sqlite per update; what lies behind the checkpoint is forgotten on resuming."""
+
+    def __init__(self, run: Run, version: int) -> None:
+        path = run.beside(".jsonl")
+        rows = [row for row in read_log(path) if row["update"] <= version] if version else []
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+        self._rows = sqlite3.connect(run.beside(".sqlite"))
+        self._names = list(Metrics.__dataclass_fields__)
+        columns = ", ".join(f'"{name}" REAL' for name in ["elapsed_seconds", *self._names])
+        self._rows.execute("DROP TABLE IF EXISTS updates")
+        self._rows.execute(f"CREATE TABLE updates ({columns})")
+        self._begin = time.monotonic() - (rows[-1]["elapsed_seconds"] if rows else 0.0)
+        for row in rows:
+            self._insert(row)
+        self._rows.commit()
+
+    def add(self, metrics: Metrics) -> None:
+        """Log one update."""
+        row = {"elapsed_seconds": time.monotonic() - self._begin, **metrics.as_dict()}
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        self._insert(row)
+
+    def commit(self) -> None:
+        """Make the rows of sqlite last."""
+        self._rows.commit()
+
+    def close(self) -> None:
+        """Finish both files."""
+        self._rows.commit()
+        self._rows.close()
+        self._file.close()
+
+    def _insert(self, row: Mapping[str, Any]) -> None:
+        marks = ", ".join("?" * (1 + len(self._names)))
+        values = [float(row[name]) for name in ["elapsed_seconds", *self._names]]
+        self._rows.execute(f"INSERT INTO updates VALUES ({marks})", values)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The rows of a log; a last line that a kill cut off is left out."""
+    rows = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
+
+
+def progress_line(metrics: Metrics, learner: Trainee, elapsed_seconds: float) -> str:
+    """Best, mean, greedy, entropy and speed, with the bound and the baselines, as ratios to the reference."""
+    rate = metrics.evaluations / max(elapsed_seconds, 1e-9)
+    lines = "  ".join(f"{name} {value:.3f}" for name, value in curves.lines_of(learner.tasks).items())
+    return (
+        f"update {metrics.update}  best {metrics.best:.4f}  mean {metrics.mean:.4f}  greedy {metrics.greedy:.4f}  "
+        f"entropy {metrics.entropy:.3f}  {metrics.evaluations} evaluations, {rate:.0f}/s  | {lines}"
+    )

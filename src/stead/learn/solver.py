@@ -1,0 +1,237 @@
+"""Solvers around policies: never worse than cheap baselines, and they say who won.
+
+`PolicySolver` asks a trained policy once. `solve_by_learning` trains on the problem itself until the updates are done
+or the budget is spent. Both return the best of samples, greedy decode and baselines; polishing by local search is a
+step of its own, off unless asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.cluster.units import format_seconds
+from stead.errors import Infeasible
+from stead.learn.policy import Policy, Proposal, document_of
+from stead.learn.runs import Run, Trainee, train
+from stead.learn.state import one_thread
+from stead.learn.tasks import Task
+from stead.learn.trainer import Metrics
+from stead.problem import Placement, Problem
+from stead.sim import simulate_many
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Search, Solution, solver
+from stead.solvers.rules import started
+from stead.solvers.search import LocalSearch, schedule_of
+
+BASELINES = ("single", "expert", "balanced")
+REFERENCES = ("single", "expert")  # the best of them is what rewards are relative to
+POLISH_EFFORT = 20_000  # evaluations
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """What is known about a problem before anything is learnt."""
+
+    known: dict[str, float]  # seconds of the baselines that fit
+    best: NDArray[np.uint8] | None  # [operator]; the best placement of them
+
+    @staticmethod
+    def of(problem: Problem) -> Start:
+        """Solve the baselines that rewards are relative to."""
+        found: dict[str, float] = {}
+        best: NDArray[np.uint8] | None = None
+        for name in REFERENCES:
+            try:
+                solution = solver(name).solve(problem, Budget(), 0)
+            except Infeasible:
+                continue
+            if best is None or solution.objective_seconds < min(found.values()):
+                best = solution.placement.devices
+            found[name] = solution.objective_seconds
+        return Start(found, best)
+
+    def reference_seconds(self, problem: Problem) -> float:
+        """The best of them; where none fits, the slowest single device without a memory limit."""
+        return max(min(self.known.values(), default=slowest_single(problem) or 1.0), 1e-12)
+
+
+class Learns(Protocol):
+    """A solver that can be trained: on the problem it is given, or on several beforehand."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+
+    @property
+    def updates(self) -> int:
+        """Updates on a problem it is given."""
+
+    @property
+    def polish(self) -> bool:
+        """Whether to improve the result by local search."""
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Why it cannot place `problem`; None if it can."""
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Search until done or until `budget` is spent."""
+
+    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Trainee:
+        """A network with its graphs, ready for the first update."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySolver:
+    """Best of the samples of a policy, its greedy decode and cheap baselines; it says which of them won."""
+
+    policy: Policy
+    samples: int = 64
+    baselines: Sequence[str] = BASELINES
+    polish: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the policy."""
+        return self.policy.name
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Whatever stops the policy; the baselines alone are other solvers."""
+        return self.policy.unsupported(problem)
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score baselines, greedy and samples, then polish if asked to."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            begin_with_baselines(search, self.baselines)
+            count = self.samples
+            if search.remaining_evaluations is not None:
+                count = min(count, search.remaining_evaluations)
+            if count and not search.done and len(problem.graph):
+                proposal = self.policy.propose(problem, count, seed)
+                offer_proposal(search, proposal, self.name)
+            if self.polish:
+                polish(search)
+        return search.solution()
+
+
+def solve_by_learning(method: Learns, problem: Problem, budget: Budget, seed: int) -> Solution:
+    """Train on the problem until the updates are done or the budget is spent; best of everything that was scored."""
+    search = started(method, problem, budget, seed)
+    with search.interruptible(), one_thread():
+        known = begin_with_baselines(search, BASELINES)
+        if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
+            references = {name: known[name] for name in REFERENCES if name in known}
+            start = Start(references or known, search.best)
+            _learn(search, method, method.learner([problem], seed, [start]))
+        if method.polish:
+            polish(search)
+    return search.solution()
+
+
+def train_policy(
+    method: Any,
+    problems: Sequence[Problem],
+    names: Sequence[str],
+    run: Run,
+    *,
+    seed: int = 0,
+    report: Callable[[Metrics, Trainee], None] | None = None,
+) -> Trainee:
+    """Train a method on problems and write its policy with log and curve."""
+    with one_thread():
+        learner: Trainee = method.learner(problems, seed, [Start.of(problem) for problem in problems])
+        for task, name in zip(learner.tasks, names, strict=True):
+            task.name = name
+        devices = max(len(problem.cluster) for problem in problems)
+        train(learner, run, document_of(method, devices), report=report)
+    return learner
+
+
+def begin_with_baselines(search: Search, names: Sequence[str]) -> dict[str, float]:
+    """Seconds of the cheap baselines that apply, all offered to the search; the bound is raised, too."""
+    bound = best_bound(search.problem)
+    search.raise_bound(bound.seconds, bound.name)
+    found: dict[str, float] = {}
+    for name in names:
+        if search.done:
+            break
+        solution = search.try_solver(solver(name))
+        if solution is not None:
+            found[name] = solution.objective_seconds
+    return found
+
+
+def offer_proposal(search: Search, proposal: Proposal, name: str) -> None:
+    """Score a proposal, greedy and samples apart, and note how each did."""
+    rows = proposal.placements
+    if proposal.greedy >= 0:
+        seconds = search.offer(rows[proposal.greedy], found_by=f"{name} greedy")
+        search.notes.append(f"{name} greedy: {_told(seconds)}")
+        rows = np.delete(rows, proposal.greedy, axis=0)
+    scored = search.offer_many(np.unique(rows, axis=0), found_by=f"{name} sample")
+    if len(scored):
+        search.notes.append(f"{name}: best of {len(scored)} different samples {_told(float(scored.min()))}")
+
+
+def polish(search: Search) -> None:
+    """Improve the incumbent by the native search; its own line in notes and trail."""
+    if search.best is None or search.done or LocalSearch().unsupported(search.problem) is not None:
+        return
+    before = search.best_seconds
+    LocalSearch(effort=POLISH_EFFORT).improve(search, [schedule_of(search.solution().placement, "policy")])
+    if search.best_seconds < before:
+        search.found_by += " + polish"
+    search.notes.append(f"polish: {_told(before)} to {_told(search.best_seconds)}")
+
+
+def slowest_single(problem: Problem) -> float:
+    """Seconds of the slowest device that can run everything, memory aside; 0 if none can."""
+    rows = np.repeat(np.arange(len(problem.cluster), dtype=np.uint8)[:, None], len(problem.graph), axis=1)
+    seconds = simulate_many(problem, rows, memory="off").seconds
+    return float(seconds[np.isfinite(seconds)].max(initial=0.0))
+
+
+def _learn(search: Search, method: Learns, learner: Trainee) -> None:
+    """Updates on one problem, each handed to the search."""
+    task, counted = learner.tasks[0], 0
+    while learner.version < method.updates and not search.done:
+        left = search.remaining_evaluations
+        if left is not None and left < learner.evaluations_per_update:
+            break
+        learner.update()
+        _adopt(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
+        counted = task.scorer.evaluations
+    if search.remaining_evaluations != 0:
+        found = task.scorer.score(learner.greedy(task)[None, :]).seconds[0]
+        _adopt(search, task, task.scorer.evaluations - counted, f"{method.name} greedy")
+        search.notes.append(
+            f"{method.name}: {learner.version} updates, {task.scorer.evaluations} evaluations, "
+            f"best sample {_told(task.scorer.best_seconds)}, greedy {_told(float(found))}"
+        )
+
+
+def _adopt(search: Search, task: Task, evaluations: int, found_by: str) -> None:
+    """Count evaluations, and take over the best placement of a task if it is better."""
+    if task.scorer.best is None:
+        search.evaluations += evaluations
+        return
+    placement = Placement(task.problem, task.grouping.lift(task.scorer.best))
+    search.adopt(
+        Solution(
+            placement,
+            task.scorer.best_seconds,
+            solver=search.solver,
+            found_by=found_by,
+            evaluations=evaluations,
+        )
+    )
+
+
+def _told(seconds: float) -> str:
+    return format_seconds(seconds) if math.isfinite(seconds) else "infeasible"

@@ -1,0 +1,64 @@
+"""stead train: a policy, its log and its curve; errors with exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stead.cli.main import exit_code
+
+pytest.importorskip("torch")
+GRAPH = "zoo:lstm-grid?layers=2,steps=3,phase=train"
+TRAIN = [
+    "train",
+    "colocrl",
+    "--graphs",
+    GRAPH,
+    "--devices",
+    "2x 3090",
+    "--updates",
+    "3",
+    "--set",
+    "hidden=16",
+]
+
+
+def test_a_policy_is_trained_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code([*TRAIN, "-o", "p.safetensors", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["updates"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "p.checkpoint.safetensors", "p.jsonl", "p.png", "p.safetensors", "p.sqlite", "p.svg",
+    ]  # fmt: skip
+    place = [
+        "place",
+        GRAPH,
+        "--devices",
+        "2x 3090",
+        "--objective",
+        "latency",
+        "--solver",
+        "colocrl",
+        "--json",
+    ]
+    assert exit_code([*place, "--policy", "p.safetensors"]) == 0
+    assert json.loads(capsys.readouterr().out)["solver"] == "colocrl"
+
+
+def test_a_damaged_policy_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.safetensors").write_bytes(b"\x80\x04not a policy")
+    place = ["place", GRAPH, "--devices", "2x 3090", "--solver", "colocrl", "--policy", "p.safetensors"]
+    assert exit_code(place) == 2
+    assert "p.safetensors is no policy" in capsys.readouterr().err
+
+
+def test_a_solver_that_does_not_learn_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["train", "single", "--graphs", GRAPH, "--devices", "2x 3090"]) == 2
+    assert "does not learn" in capsys.readouterr().err
