@@ -200,7 +200,7 @@ def test_with_too_little_memory_on_each_device_decoding_fills_both() -> None:
     ]
     problem = grid(pair(memory_bytes=int(0.8 * peak)))
     grouping = placed_groups(problem)
-    assert memory_room(problem, grouping) is not None
+    assert memory_room(problem, grouping.group) is not None
     with one_thread():
         own = learner(problem, replace(SMALL, samples=32))
         first = own.update()

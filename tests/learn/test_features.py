@@ -31,7 +31,7 @@ from stead.learn.tasks import Elites
 from stead.loading import load
 from stead.problem import Latency, Problem
 from stead.testing import tiny_problem, two_towers
-from stead.transform import Grouping, colocate, single_groups
+from stead.transform import colocate, single_groups
 from stead.workloads import names
 from stead.workloads.synthetic import family_names, synthetic
 
@@ -45,7 +45,7 @@ def problem_of(graph: object, devices: int = 2) -> Problem:
 def test_features_of_every_family_are_finite_and_bounded(family: str) -> None:  # B3
     problem = problem_of(synthetic(family))
     for grouping in (colocate(problem.graph), single_groups(problem.graph)):
-        found = group_features(problem, operator_table(problem), grouping, columns=64)
+        found = group_features(problem, operator_table(problem), grouping.group.astype(np.int64), columns=64)
         stacked = found.stacked
         assert stacked.shape == (grouping.count, width(2))
         assert np.isfinite(stacked).all()
@@ -60,7 +60,9 @@ def test_features_of_every_family_are_finite_and_bounded(family: str) -> None:  
 )
 def test_features_of_the_zoo_are_finite_and_bounded(name: str) -> None:  # B3
     problem = load(f"zoo:{name}", pair()).problem(Latency())
-    stacked = group_features(problem, operator_table(problem), colocate(problem.graph), columns=256).stacked
+    stacked = group_features(
+        problem, operator_table(problem), colocate(problem.graph).group.astype(np.int64), columns=256
+    ).stacked
     assert np.isfinite(stacked).all()
     assert np.abs(stacked).max() <= 10.0
 
@@ -71,14 +73,16 @@ def test_huge_and_empty_operators_stay_bounded() -> None:
     build.operator("b", reads=[build.tensor(a, size_bytes=2**61)])
     problem = problem_of(build.build())
     stacked = group_features(
-        problem, operator_table(problem), single_groups(problem.graph), columns=2
+        problem, operator_table(problem), single_groups(problem.graph).group.astype(np.int64), columns=2
     ).stacked
     assert np.isfinite(stacked).all()
 
 
 def test_an_operator_with_three_producers_lists_three() -> None:  # B1
     problem = tiny_problem({"a": 1, "b": 1, "c": 1, "d": 1}, {"d": ["a", "b", "c"]})
-    found = group_features(problem, operator_table(problem), single_groups(problem.graph), columns=4)
+    found = group_features(
+        problem, operator_table(problem), single_groups(problem.graph).group.astype(np.int64), columns=4
+    )
     assert np.count_nonzero(found.adjacency[3, 4:]) == 3
     assert found.adjacency[3, 4:].sum() == pytest.approx(1.0)
     assert np.count_nonzero(found.adjacency[3, :4]) == 0
@@ -86,7 +90,7 @@ def test_an_operator_with_three_producers_lists_three() -> None:  # B1
 
 def test_a_group_of_one_kind_has_one_count() -> None:  # B2
     problem = tiny_problem({"a": 1, "b": 1}, {"b": ["a"]})
-    found = group_features(problem, operator_table(problem), Grouping(problem.graph, [0, 0]), columns=2)
+    found = group_features(problem, operator_table(problem), np.zeros(2, dtype=np.int64), columns=2)
     assert found.counts.shape == (1, VOCABULARY)
     assert np.count_nonzero(found.counts) == 1
     assert found.numbers.shape == (1, NUMBERS)
@@ -94,7 +98,9 @@ def test_a_group_of_one_kind_has_one_count() -> None:  # B2
 
 def test_seconds_add_up_over_a_group_and_are_relative_to_the_fastest() -> None:
     problem = two_towers()
-    found = group_features(problem, operator_table(problem), single_groups(problem.graph), columns=5)
+    found = group_features(
+        problem, operator_table(problem), single_groups(problem.graph).group.astype(np.int64), columns=5
+    )
     assert (found.relative == 0).all()  # equal devices
 
 
@@ -110,7 +116,10 @@ def test_grouping_features_takes_milliseconds() -> None:  # B5
     problem = problem_of(synthetic("lstm-grid", operators=40_000, training=True))
     table, grouping = operator_table(problem), placed_groups(problem)
     assert grouping.count <= 256
-    best = min(_timed(lambda: group_features(problem, table, grouping, columns=256)) for _ in range(5))
+    best = min(
+        _timed(lambda: group_features(problem, table, grouping.group.astype(np.int64), columns=256))
+        for _ in range(5)
+    )
     assert best < 0.05  # about 0.01 s on a busy core; a loop over operators takes ten times that
 
 

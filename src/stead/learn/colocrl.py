@@ -185,9 +185,11 @@ class ColocRL:
         """What the network sees of a problem."""
         preset = PRESETS[self.variant]
         grouping = placed_groups(problem, most=self.groups)
-        found = group_features(problem, operator_table(problem), grouping, columns=self.groups)
+        found = group_features(
+            problem, operator_table(problem), grouping.group.astype(np.int64), columns=self.groups
+        )
         x = found.stacked if preset.all_features else found.numbers[:, SHAPES_BEGIN:].copy()
-        room = memory_room(problem, grouping) if preset.masks_memory else None
+        room = memory_room(problem, grouping.group) if preset.masks_memory else None
         counts, near = torch.from_numpy(found.counts), torch.from_numpy(found.adjacency)
         ties, allowed = torch.from_numpy(found.ties), torch.from_numpy(found.allowed)
         return grouping, Inputs(counts, torch.from_numpy(x), near, ties, allowed, room)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
 from stead.problem import Problem
-from stead.transform import Grouping, bottom_levels, levels
+from stead.transform import bottom_levels, levels
 
 LIMIT = 10.0
 DIMENSIONS = 4  # of the first output
@@ -177,13 +177,13 @@ def operator_table(problem: Problem) -> OperatorTable:
 
 
 def group_features(
-    problem: Problem, table: OperatorTable, grouping: Grouping, *, columns: int
+    problem: Problem, table: OperatorTable, group: NDArray[np.int64], *, columns: int
 ) -> GroupFeatures:
-    """Features of groups by segment sums; `columns` is the length of an adjacency row."""
-    group, count = grouping.group.astype(np.int64), grouping.count
+    """Features of groups 0, 1, ... by segment sums; `columns` is the length of an adjacency row, 0 for none."""
+    count = int(group.max(initial=-1)) + 1
     order = np.argsort(group, kind="stable")
     begins = np.searchsorted(group[order], np.arange(count))
-    sizes = np.maximum(grouping.sizes, 1).astype(np.float64)[:, None]
+    sizes = np.bincount(group, minlength=count).astype(np.float64)[:, None]
     sums = np.add.reduceat(table.sums[order], begins, axis=0)
     means = np.add.reduceat(table.means[order], begins, axis=0) / sizes
     seconds = np.add.reduceat(table.seconds[order], begins, axis=0)
@@ -219,7 +219,7 @@ def group_features(
         numbers=_clean(numbers),
         adjacency=_clean(_adjacency(table, group, count, columns)),
         relative=_clean(_relative(seconds, allowed)),
-        ties=_clean(_ties(table, group, count)),
+        ties=_clean(_ties(table, group, count if columns else 0)),
         allowed=allowed,
     )
 
@@ -235,6 +235,8 @@ def _adjacency(
     table: OperatorTable, group: NDArray[np.int64], count: int, columns: int
 ) -> NDArray[np.float64]:
     """[group, 2 columns]: bytes to, then from each other group; groups beyond the columns share the last one."""
+    if not columns:
+        return np.zeros((count, 0))
     source, target = group[table.edges[:, 0]], group[table.edges[:, 1]]
     outside = source != target
     source, target, sizes = source[outside], target[outside], table.edge_bytes[outside]
@@ -251,6 +253,8 @@ def _ties(
     table: OperatorTable, group: NDArray[np.int64], count: int
 ) -> NDArray[np.float64]:  # [group, group]
     """Bytes exchanged with earlier groups, each row divided by its sum; what comes later is not placed yet."""
+    if not count:
+        return np.zeros((0, 0))
     pairs = group[table.edges]
     late, early = pairs.max(axis=1), pairs.min(axis=1)
     other = late != early

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -29,16 +31,16 @@ def placed_groups(problem: Problem, *, most: int = 256) -> Grouping:
     return grouping if grouping.count <= most else _capped(problem, grouping, most)
 
 
-def memory_room(problem: Problem, grouping: Grouping) -> Room | None:
+def memory_room(problem: Problem, group: NDArray[np.integer[Any]]) -> Room | None:  # group [operator]
     """What a decoder needs to keep devices from overflowing; None where everything fits on any device."""
     graph = problem.graph
-    held = np.bincount(grouping.group, weights=long_lived_bytes(problem), minlength=grouping.count)
+    held = np.bincount(group, weights=long_lived_bytes(problem))
     capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
     if held.sum() + graph.weight_bytes.sum() <= capacity.min():
         return None
     weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-    uses = np.zeros((grouping.count, len(graph.weight_bytes)), dtype=np.uint8)
-    uses[grouping.group[graph.weight_users], weight] = 1
+    uses = np.zeros((len(held), len(graph.weight_bytes)), dtype=np.uint8)
+    uses[group[graph.weight_users], weight] = 1
     return Room(
         torch.from_numpy(uses),
         torch.from_numpy(graph.weight_bytes.astype(np.float64)),

@@ -105,6 +105,13 @@ class Inputs:
         return self.room.masks(actions, self.allowed)
 
 
+def drawn(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """One choice of every row, with the probabilities of its softmax; -inf is never chosen."""
+    noise = torch.rand(logits.shape, generator=generator)
+    gumbel = -torch.log((-torch.log(noise.clamp(min=1e-20))).clamp(min=1e-20))
+    return (logits + gumbel).argmax(dim=-1)
+
+
 class Seq2Seq(nn.Module):
     """Encoder over groups, attentional decoder over devices."""
 
@@ -180,11 +187,9 @@ class Seq2Seq(nn.Module):
             if inputs.room is not None and state is not None:
                 allowed = inputs.room.fits(t, state, inputs.allowed[t])
             logits = self._logits(h, beside, mem, m1).masked_fill(~allowed, NEVER)
-            noise = torch.rand(logits.shape, generator=generator)
-            gumbel = -torch.log((-torch.log(noise.clamp(min=1e-20))).clamp(min=1e-20))
+            last = drawn(logits, generator)
             if greedy:
-                gumbel[0] = 0.0
-            last = (logits + gumbel).argmax(dim=1)
+                last[0] = logits[0].argmax()
             log_p += torch.log_softmax(logits, dim=1).gather(1, last[:, None])[:, 0]
             if inputs.room is not None and state is not None:
                 inputs.room.place(t, last, state)

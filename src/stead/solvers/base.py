@@ -363,6 +363,7 @@ REGISTRY: dict[str, str] = {
     "metis": "stead.solvers.partition:Metis",
     "mtkahypar": "stead.solvers.partition:MtKahypar",
     "colocrl": "stead.learn.colocrl:ColocRL",
+    "hdp": "stead.learn.hdp:HDP",
 }
 ENTRY_POINTS = "stead.solvers"
 

@@ -1,0 +1,420 @@
+"""HDP: a feed-forward grouper deals operators to groups, a sequence-to-sequence placer gives each group a device.
+
+Mirhoseini et al., "A Hierarchical Model for Device Placement", ICLR 2018.
+
+Notation    N operators (or sets of them that must stay together), G groups, K devices, m groupings of k placements
+    g      [N]  group of every operator, drawn independently     p(g)   = prod_v softmax(grouper(x_v))
+    d      [G]  device of every group that is used               p(d|g) = the placer of nets.py on the groups of g
+    R_ij        reward of placement j of grouping i              B      baseline
+
+    grad theta_g ~ 1/m  sum_i  (1/k sum_j R_ij - B) grad log p(g_i)
+    grad theta_d ~ 1/mk sum_ij (R_ij - B)           grad log p(d_ij | g_i)
+
+Both are what the loss of losses.py gives for log p = log p(g) + log p(d|g) when k samples share one grouping.
+
+Presets, and why
+                  faithful                                corrected
+    reward        -sqrt(t), in seconds; -10 where it      -sqrt(t / best of expert and singles); infeasible ones 1 below
+                  does not run                            the worst, for 50 updates, afterwards they do not count
+    baseline      moving average 0.9                      mean of the batch, standardised
+    C, T          5, 10                                   5, 1: see colocrl.py
+    optimiser     Adam 0.1, gradient norm 1               Adam 1e-3, gradient norm 1
+    m, k          1, 4                                    2, 4: the mean of a batch needs 8 samples
+    exploration   normal noise on the grouper's logits    entropy 0.0005 per choice to 0, cross-entropy on the best
+                  for 500 updates, then valid samples     placements seen
+                  only
+    grouper       from random weights                     copies the co-location rules first (`init="random"` leaves
+                                                          that out), for a random grouping of thousands of operators
+                                                          cuts nearly every tensor
+    memory        not looked at while decoding            devices without room for a group's weights are masked
+    operators     kind, shapes, positions of up to 6      + FLOPs, bytes, seconds per device, degrees, levels,
+                  inputs and 6 outputs                    positions
+
+Deviations from the paper, both presets: the simulator stands for measured steps; shapes are log1p and standardised,
+positions are divided by N; the grouper has a non-linearity (published code has none); kinds come from a fixed
+vocabulary instead of the 200 most frequent ones; 64 groups instead of 256 and hidden width 128, so that minutes on 2
+cores suffice; groups that are not used are not decoded; an operator that its group's device cannot run goes to its own
+fastest device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from stead.errors import BadInput
+from stead.learn.features import (
+    DIMENSIONS,
+    NUMBERS,
+    VOCABULARY,
+    OperatorTable,
+    group_features,
+    operator_table,
+    width,
+)
+from stead.learn.grouping import memory_room, placed_groups
+from stead.learn.losses import Linear
+from stead.learn.nets import Inputs, Seq2Seq, drawn
+from stead.learn.policy import NetworkPolicy
+from stead.learn.rewards import FAILING_SECONDS, Reward, Scorer
+from stead.learn.solver import PolicySolver, Start, solve_by_learning
+from stead.learn.tasks import Task
+from stead.learn.trainer import Learner, Training
+from stead.problem import Problem
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Solution
+from stead.transform import Grouping, unit_groups
+
+Variant = Literal["corrected", "faithful"]
+Init = Literal["rules", "random"]
+NEIGHBOURS = 6  # inputs, and as many outputs, whose positions a faithful grouper sees
+SHAPES_BEGIN = NUMBERS - DIMENSIONS
+GROUPER_WIDTH = 64
+WORD_WIDTH = 20
+OCTAVES = 7  # of waves that tell positions apart
+COPYING_STEPS, COPYING_RATE = 400, 1e-2  # of the grouper, on the groups of the rules
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What tells the variants apart."""
+
+    bidirectional: bool
+    temperature: float
+    per_grouping: int  # k
+    noisy_updates: int
+    training: Training
+    relative: bool  # rewards against the best of expert and singles
+    masks_memory: bool
+    all_features: bool
+    copies_rules: bool
+
+
+PRESETS: dict[str, Preset] = {
+    "corrected": Preset(
+        True, 1.0, 4, 0, Training(), relative=True, masks_memory=True, all_features=True, copies_rules=True
+    ),
+    "faithful": Preset(
+        True,
+        10.0,
+        4,
+        500,
+        Training(
+            samples=4, learning_rate=0.1, baseline="ema", entropy=Linear(0.0), explore=500, elite_weight=0.0,
+            greedy=False,
+        ),
+        relative=False,
+        masks_memory=False,
+        all_features=False,
+        copies_rules=False,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operators:
+    """What the networks see of one problem."""
+
+    problem: Problem
+    table: OperatorTable
+    items: NDArray[np.int64]  # [operator]; sets that must stay together
+    words: Tensor  # [N, V]
+    x: Tensor  # [N, F]
+    allowed: NDArray[np.bool_]  # [N, K]
+    fastest: NDArray[np.int64]  # [N]; a device that can run it
+    masks_memory: bool
+    all_features: bool
+
+
+class Hierarchical(nn.Module):
+    """Grouper and placer."""
+
+    def __init__(
+        self, *, features: int, placer: Seq2Seq, groups: int, scale: float, temperature: float, per_grouping: int,
+        noisy_updates: int,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.groups, self.scale, self.temperature = groups, scale, temperature
+        self.per_grouping, self.noisy_updates = per_grouping, noisy_updates
+        self.placer = placer
+        self.words = nn.Parameter(0.1 * torch.randn(VOCABULARY, WORD_WIDTH))
+        self.grouper = nn.Sequential(
+            nn.Linear(WORD_WIDTH + features, GROUPER_WIDTH), nn.ReLU(), nn.Linear(GROUPER_WIDTH, groups)
+        )
+        self.draws: Tensor
+        self.register_buffer("draws", torch.zeros((), dtype=torch.int64))  # times that groupings were drawn
+
+    def group_logits(self, inputs: Operators) -> Tensor:  # [N, G]
+        """C tanh(z / T) of every operator and group."""
+        share = inputs.words / inputs.words.sum(dim=1, keepdim=True).clamp(min=1.0)
+        z: Tensor = self.grouper(torch.cat([share @ self.words, inputs.x], dim=1))
+        return self.scale * torch.tanh(z / self.temperature)
+
+    @torch.no_grad()
+    def sample(
+        self, inputs: Operators, samples: int, generator: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """(actions [S, N + G], log p [S]); k placements share a grouping, the greedy one has its own."""
+        logits = self.group_logits(inputs)
+        noisy = int(self.draws) < self.noisy_updates
+        seen = logits + torch.randn(logits.shape, generator=generator) if noisy else logits
+        self.draws += 1
+        log_p = torch.log_softmax(logits, dim=1)
+        rows, total = [], []
+        for count, best in self._shares(samples, greedy):
+            labels = logits.argmax(dim=1) if best else drawn(seen, generator)
+            used, placer_inputs = self._placed(inputs, labels)
+            devices, placed = self.placer.sample(placer_inputs, count, generator, greedy=best)
+            rows.append(self._actions(labels, used, devices))
+            total.append(log_p.gather(1, labels[:, None]).sum() + placed)
+        return torch.cat(rows), torch.cat(total)
+
+    def likelihood(self, inputs: Operators, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """(log p [S, N + G], entropy [S, N + G]); 0 for groups that are not used."""
+        count = len(inputs.x)
+        log_p = torch.log_softmax(self.group_logits(inputs), dim=1)  # [N, G]
+        uncertain = -(log_p.exp() * log_p).sum(dim=1)
+        labels, sharing = torch.unique(actions[:, :count], dim=0, return_inverse=True)
+        chosen = log_p.new_zeros(len(actions), self.groups)
+        entropy = log_p.new_zeros(len(actions), self.groups)
+        for n, label in enumerate(labels):
+            rows = torch.nonzero(sharing == n).flatten()
+            used, placer_inputs = self._placed(inputs, label)
+            own, left = self.placer.likelihood(placer_inputs, actions[rows][:, count + used])
+            spots = (rows[:, None].expand(-1, len(used)), used.expand(len(rows), -1))
+            chosen, entropy = chosen.index_put(spots, own), entropy.index_put(spots, left)
+        grouped = log_p.expand(len(actions), -1, -1).gather(2, actions[:, :count, None])[:, :, 0]
+        both = torch.cat([uncertain.expand(len(actions), -1), entropy], dim=1)
+        return torch.cat([grouped, chosen], dim=1), both
+
+    def placements(self, inputs: Operators, actions: Tensor) -> Tensor:  # [S, N]
+        """Every operator on the device of its group, or where it can run at all."""
+        count = len(inputs.x)
+        devices = actions[:, count:].gather(1, actions[:, :count])
+        allowed = torch.from_numpy(inputs.allowed)
+        works = allowed.expand(len(actions), -1, -1).gather(2, devices[:, :, None])[:, :, 0]
+        return torch.where(works, devices, torch.from_numpy(inputs.fastest))
+
+    def renamed(self, inputs: Operators, actions: Tensor, names: Tensor) -> Tensor:
+        """The same groups on devices of other names."""
+        count = len(inputs.x)
+        return torch.cat([actions[:, :count], names.gather(1, actions[:, count:])], dim=1)
+
+    def _actions(self, labels: Tensor, used: Tensor, devices: Tensor) -> Tensor:
+        """Rows of labels and devices; 0 for groups that are not used."""
+        whole = torch.zeros(len(devices), self.groups, dtype=torch.int64)
+        whole[:, used] = devices
+        return torch.cat([labels.expand(len(devices), -1), whole], dim=1)
+
+    def _placed(self, inputs: Operators, labels: Tensor) -> tuple[Tensor, Inputs]:
+        """(groups in use, what the placer sees of them)."""
+        used, compact = torch.unique(labels, return_inverse=True)
+        group: NDArray[np.int64] = compact.numpy()[inputs.items]
+        found = group_features(inputs.problem, inputs.table, group, columns=self.groups)
+        x = found.stacked if inputs.all_features else found.numbers[:, SHAPES_BEGIN:].copy()
+        some = found.allowed.any(axis=1, keepdims=True)
+        allowed = torch.from_numpy(found.allowed | ~some)
+        room = memory_room(inputs.problem, group) if inputs.masks_memory else None
+        return used, Inputs(
+            torch.from_numpy(found.counts),
+            torch.from_numpy(x),
+            torch.from_numpy(found.adjacency),
+            torch.from_numpy(found.ties),
+            allowed,
+            room,
+        )
+
+    def _shares(self, samples: int, greedy: bool) -> list[tuple[int, bool]]:
+        """(placements, whether it is the greedy one) of every grouping."""
+        left = samples - int(greedy)
+        sizes = [min(self.per_grouping, left - begin) for begin in range(0, left, self.per_grouping)]
+        return [(1, True)] * int(greedy) + [(size, False) for size in sizes]
+
+    def copy(self, examples: Sequence[tuple[Operators, Tensor]]) -> None:
+        """Make the grouper deal operators as the labels [N] of examples say."""
+        parameters = [self.words, *self.grouper.parameters()]
+        optimiser = torch.optim.Adam(parameters, lr=COPYING_RATE)
+        for _ in range(COPYING_STEPS):
+            optimiser.zero_grad(set_to_none=True)
+            for inputs, labels in examples:
+                loss = nn.functional.cross_entropy(self.group_logits(inputs), labels) / len(examples)
+                loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        for parameter in parameters:
+            parameter.grad = None
+
+
+@dataclass(frozen=True, slots=True)
+class HDP:
+    """Train a grouper and a placer on the problem itself, or use a policy from a file.
+
+    It returns the best of all samples, the greedy placement and cheap baselines, and says which of them won.
+    """
+
+    variant: str = "corrected"
+    policy: str = ""  # a file of `stead train hdp`; empty: train on the problem
+    updates: int = 500
+    samples: int = 8  # m k, with k = 4
+    hidden: int = 128
+    groups: int = 64
+    learning_rate: float = 0.0  # 0: that of the variant
+    init: str = "rules"  # of the grouper; random: nothing is copied. Corrected only
+    temperature: float = 0.0  # of the logits; 0: that of the variant
+    polish: bool = False
+    threads: int = 0  # of the simulator; 0: all cores
+
+    def __post_init__(self) -> None:
+        for name, known in (("variant", Variant), ("init", Init)):
+            if getattr(self, name) not in get_args(known):
+                raise BadInput(
+                    f"hdp: {name} is one of {', '.join(get_args(known))}, got {getattr(self, name)!r}"
+                )
+        for name, least in (("updates", 0), ("samples", 1), ("hidden", 2), ("groups", 1)):
+            if getattr(self, name) < least:
+                raise BadInput(f"hdp: {name} must be at least {least}, got {getattr(self, name)}")
+        if self.hidden % 2:
+            raise BadInput(f"hdp: hidden must be even, got {self.hidden}")
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "hdp"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Training takes every problem; a trained policy those with its number of devices."""
+        return NetworkPolicy.load(Path(self.policy), HDP).unsupported(problem) if self.policy else None
+
+    def misfit(self, devices: int, problem: Problem) -> str | None:
+        """The number of devices is part of the network."""
+        if devices == len(problem.cluster):
+            return None
+        return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Train on the problem, or ask the policy in the file."""
+        if self.policy:
+            trained = NetworkPolicy.load(Path(self.policy), HDP)
+            return PolicySolver(trained, polish=self.polish).solve(problem, budget, seed)
+        return solve_by_learning(self, problem, budget, seed)
+
+    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Learner:
+        """Both networks with their graphs, ready for the first update."""
+        preset = PRESETS[self.variant]
+        counts = {len(problem.cluster) for problem in problems}
+        if len(counts) != 1:
+            raise BadInput(f"hdp learns for one number of devices, got clusters of {sorted(counts)}")
+        network = self.network(counts.pop(), seed)
+        tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
+        if preset.copies_rules and self.init == "rules":
+            network.copy([(task.inputs, self._rule_groups(task)) for task in tasks])
+        training = replace(
+            preset.training,
+            samples=preset.training.samples if self.variant == "faithful" else self.samples,
+            learning_rate=self.learning_rate or preset.training.learning_rate,
+        )
+        return Learner(network, tasks, training, seed=seed)
+
+    def network(self, devices: int, seed: int) -> Hierarchical:
+        """Networks with random weights."""
+        preset = PRESETS[self.variant]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            temperature = self.temperature or preset.temperature
+            placer = Seq2Seq(
+                words=VOCABULARY,
+                features=width(devices) if preset.all_features else DIMENSIONS,
+                near=2 * self.groups,
+                devices=devices,
+                hidden=self.hidden,
+                bidirectional=preset.bidirectional,
+                temperature=temperature,
+                mean_words=preset.all_features,
+                follows=preset.all_features,
+            )
+            return Hierarchical(
+                features=width(devices) + 2 * OCTAVES if preset.all_features else DIMENSIONS + 2 * NEIGHBOURS,
+                placer=placer,
+                groups=self.groups,
+                scale=5.0,
+                temperature=temperature,
+                per_grouping=preset.per_grouping,
+                noisy_updates=preset.noisy_updates,
+            )
+
+    def inputs(self, problem: Problem) -> tuple[Grouping, Operators]:
+        """What the networks see of a problem."""
+        preset = PRESETS[self.variant]
+        grouping, table = unit_groups(problem), operator_table(problem)
+        items = grouping.group.astype(np.int64)
+        found = group_features(problem, table, items, columns=0)
+        x = np.concatenate([found.stacked, waves(grouping.count)], axis=1)
+        if not preset.all_features:
+            x = np.concatenate([found.numbers[:, SHAPES_BEGIN:], neighbour_positions(table, items)], axis=1)
+        allowed = found.allowed
+        seconds = np.zeros((grouping.count, len(problem.cluster)))
+        np.add.at(seconds, items, table.seconds)
+        fastest = np.where(allowed, seconds, np.inf).argmin(axis=1).astype(np.int64)
+        return grouping, Operators(
+            problem,
+            table,
+            items,
+            torch.from_numpy(found.counts),
+            torch.from_numpy(x),
+            allowed,
+            fastest,
+            preset.masks_memory,
+            preset.all_features,
+        )
+
+    def network_options(self) -> dict[str, Any]:
+        """What a reader of the file needs to build the same networks."""
+        return {name: getattr(self, name) for name in ("variant", "hidden", "groups", "temperature")}
+
+    def _rule_groups(self, task: Task) -> Tensor:  # [N]
+        labels = placed_groups(task.problem, most=self.groups).group.astype(np.int64)
+        found = np.zeros(task.grouping.count, dtype=np.int64)
+        found[task.inputs.items] = labels  # the rules keep together what must stay together
+        return torch.from_numpy(found)
+
+    def _task(self, problem: Problem, preset: Preset, start: Start) -> Task:
+        grouping, inputs = self.inputs(problem)
+        relative = start.reference_seconds(problem) if preset.relative else 1.0
+        reward = Reward("sqrt", relative, None if preset.relative else FAILING_SECONDS)
+        return Task(
+            name=problem.graph.name,
+            problem=problem,
+            grouping=grouping,
+            inputs=inputs,
+            scorer=Scorer(problem, grouping, threads=self.threads),
+            reward=reward,
+            known=start.known,
+            bound_seconds=best_bound(problem).seconds,
+        )
+
+
+def waves(count: int) -> NDArray[np.float32]:  # [N, 2 OCTAVES]
+    """Sines and cosines of the position, 1, 2, 4, ... half turns over the graph."""
+    angle = np.pi * np.arange(count)[:, None] / max(1, count - 1) * 2.0 ** np.arange(OCTAVES)
+    return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
+
+
+def neighbour_positions(table: OperatorTable, items: NDArray[np.int64]) -> NDArray[np.float32]:  # [N, 12]
+    """Positions / N of up to 6 producers and 6 readers of every operator; -1 where there are fewer."""
+    count = int(items.max(initial=-1)) + 1
+    pairs = items[table.edges]
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    found = np.full((count, 2 * NEIGHBOURS), -1.0, dtype=np.float32)
+    for own, other, column in ((1, 0, 0), (0, 1, NEIGHBOURS)):
+        order = np.lexsort((pairs[:, other], pairs[:, own]))
+        mine, theirs = pairs[order, own], pairs[order, other]
+        rank = np.arange(len(mine)) - np.searchsorted(mine, mine)
+        few = rank < NEIGHBOURS
+        found[mine[few], column + rank[few]] = theirs[few] / max(1, count - 1)
+    return found
