@@ -29,7 +29,7 @@ from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
 from stead.learn.state import network_arrays, one_thread  # noqa: E402
 from stead.learn.trainer import Learner  # noqa: E402
 from stead.loading import load  # noqa: E402
-from stead.problem import Constraints, Problem  # noqa: E402
+from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate, simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import two_towers  # noqa: E402
@@ -60,7 +60,7 @@ def test_groups_have_the_closed_forms(layers: int, steps: int) -> None:  # C1
 
 
 def test_the_language_model_of_the_zoo_has_121_groups() -> None:  # C1
-    assert placed_groups(rnnlm()).count == 40 * 3 + 1
+    assert len(colocate(rnnlm().graph)) == 40 * 3 + 1
 
 
 def test_single_consumers_join_once() -> None:  # C2
@@ -126,6 +126,16 @@ def test_constraints_of_the_user_are_kept_and_forbidden_devices_never_drawn() ->
     placements = policy().propose(bound, 32, 0).placements
     assert allowed_only(bound, placements)
     assert (placements[:, bound.graph.index(b)] == 1).all()
+
+
+def test_heavy_blocks_fall_apart_level_by_level() -> None:
+    problem = load("zoo:inception-v3?phase=train", pair()).problem(Latency())
+    blocks = colocate(problem.graph)
+    groups = placed_groups(problem)
+    assert len(blocks) == 17  # one per block, in which branches could not run side by side
+    assert 60 < len(groups) < 130
+    convolutions = {name.rpartition("/")[0] for name in problem.graph.modules if name.endswith("/conv#0")}
+    assert len(convolutions) == 94
 
 
 def test_too_many_groups_are_joined() -> None:

@@ -14,15 +14,19 @@ from stead.solvers.search import long_lived_bytes
 from stead.transform import Grouping, colocate, limited
 from stead.transform.components import connected
 
+HEAVY = 8.0
+
 
 def placed_groups(problem: Problem, *, most: int = 256) -> Grouping:
     """Groups by the co-location rules, within their limits, that keep together what the problem keeps together.
 
-    Should the limits leave more than `most` groups, neighbours in the order of the graph are joined, whatever layer
-    they belong to, where the same devices may run them.
+    A group that takes `HEAVY` times its share of the time falls apart, so that branches inside a block may run side by
+    side. Should the limits leave more than `most` groups, neighbours in the order of the graph are joined, whatever
+    layer they belong to, where the same devices may run them.
     """
     graph = problem.graph
-    rules = limited(problem, colocate(graph), most_groups=most)
+    share = min(0.5 / len(problem.cluster), HEAVY / most)
+    rules = limited(problem, colocate(graph), most_groups=most, most_share=share)
     label = _joined(rules.group.astype(np.int64), problem.units.astype(np.int64))
     stranded = np.asarray(~_common(problem, label).any(axis=1))
     if stranded.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,9 @@ def limited(
     """The grouping without groups that are too heavy or that no device may run, and with fewer groups.
 
     Groups above `most_share` of all seconds (on the fastest device; default half a device's share) or without a
-    common device fall apart into their innermost module calls, then into rule 1. Above `most_groups`, neighbouring
-    calls of one module are joined, lightest first; calls of different modules never are, since joining steps
-    of a layer keeps the layers of an unrolled network apart and joining layers does not.
+    common device fall apart into inner module calls, level by level, then into rule 1. Above `most_groups`,
+    neighbouring calls of one module are joined, lightest first; calls of different modules never are, since joining
+    steps of a layer keeps the layers of an unrolled network apart and joining layers does not.
     """
     share = 0.5 / len(problem.cluster) if most_share is None else most_share
     finer = _without_violations(problem, grouping, share)
@@ -45,17 +45,24 @@ def _without_violations(problem: Problem, grouping: Grouping, share: float) -> G
     graph = problem.graph
     seconds = _fastest_seconds(problem)
     owner = forward_operators(graph)
-    inner = {path: n for n, path in enumerate(dict.fromkeys(graph.modules))}
-    by_call = np.array([inner[graph.modules[v]] for v in owner.tolist()], dtype=np.int64)
+    paths = [graph.modules[v].split("/") for v in owner.tolist()]
     ties = colocate_constraints(graph).group.astype(np.int64)
     labels = grouping.group.astype(np.int64)
-    for finer in (_either(by_call, ties), ties):
+    deepest = max(map(len, paths), default=0)
+    levels = (_either(_numbered(["/".join(path[:n]) for path in paths]), ties) for n in range(1, deepest + 1))
+    for finer in chain(levels, (ties,)):
         bad = _violating(problem, labels, seconds, share)[labels]
         if not bad.any():
             break
         parts = np.column_stack([labels, np.where(bad, finer, 0)])
         labels = np.unique(parts, axis=0, return_inverse=True)[1].reshape(-1)
     return Grouping(graph, labels)
+
+
+def _numbered(names: list[str]) -> NDArray[np.int64]:
+    """Equal numbers for equal names."""
+    number = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names], dtype=np.int64)
 
 
 def _either(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
