@@ -26,7 +26,7 @@ from stead.learn.grouping import memory_room, placed_groups  # noqa: E402
 from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.runs import Run, read_log  # noqa: E402
 from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
-from stead.learn.state import network_arrays, one_thread  # noqa: E402
+from stead.learn.state import load_network, network_arrays, one_thread  # noqa: E402
 from stead.learn.trainer import Learner  # noqa: E402
 from stead.loading import load  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
@@ -176,6 +176,19 @@ def test_one_device_is_found_where_links_are_slow() -> None:  # C10, small
     assert len(set(greedy.tolist())) == 1
     single = solver("single").solve(problem, Budget(), 0).objective_seconds
     assert replace(SMALL, updates=5).solve(problem, Budget(), 0).objective_seconds <= single
+
+
+def test_it_does_not_stay_on_one_device_where_two_are_better() -> None:
+    problem = grid(steps=8)
+    with one_thread():
+        own = learner(problem, replace(SMALL, learning_rate=3e-3))
+        for _ in range(120):
+            own.update()
+        load_network(own.module, own.policy_arrays())
+        greedy = own.greedy(own.tasks[0])
+    single = solver("single").solve(problem, Budget(), 0).objective_seconds
+    assert len(set(greedy.tolist())) == 2
+    assert simulate_many(problem, own.tasks[0].grouping.lift(greedy[None, :])).seconds[0] < 0.85 * single
 
 
 def test_learning_rate_zero_changes_no_parameter() -> None:

@@ -84,7 +84,7 @@ class Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    "corrected": Preset(True, 1.0, Training(), True, False, True, True),
+    "corrected": Preset(True, 1.0, Training(keep_greedy=True), True, False, True, True),
     "faithful": Preset(
         False,
         10.0,
@@ -117,6 +117,7 @@ class ColocRL:
     temperature: float = 0.0  # of the logits; 0: that of the variant
     follow: float = FOLLOW  # how strongly a group goes with placed neighbours before training; corrected only
     imitation: int = 0  # updates that copy the best baseline before anything else
+    graphs_per_step: int = 1  # of several that are trained on
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
 
@@ -201,6 +202,7 @@ class ColocRL:
             learning_rate=self.learning_rate,
             algorithm="ppo" if self.algorithm == "ppo" else "reinforce",
             imitation=self.imitation,
+            graphs_per_step=self.graphs_per_step,
         )
 
     def _task(self, problem: Problem, preset: Preset, start: Start) -> Task:

@@ -1,4 +1,4 @@
-"""Learning curves, drawn by ourselves: as SVG with words, as PNG with numbers only."""
+"""Learning curves, drawn by ourselves as SVG and as PNG, so that no plotting library is needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,18 @@ SERIES = {"mean": "#9db8e8", "greedy": "#e07b39", "best": "#2f6fde"}
 LINE_COLOURS = ("#3a9d5d", "#b0539f", "#c2a12b", "#4aa7b5", "#c94f4f")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 380, 64, 28, 150, 36
 TICKS = 5
-DIGITS = {  # 3 x 5 dots, row by row
+GLYPH_WIDTH = 8
+GLYPHS = {  # 3 x 5 dots, row by row
     "0": 0b111101101101111, "1": 0b010110010010111, "2": 0b111001111100111, "3": 0b111001111001111,
     "4": 0b101101111001001, "5": 0b111100111001111, "6": 0b111100111101111, "7": 0b111001010010010,
-    "8": 0b111101111101111, "9": 0b111101111001111, ".": 0b000000000000010,
+    "8": 0b111101111101111, "9": 0b111101111001111, ".": 0b000000000000010, "A": 0b010101111101101,
+    "B": 0b110101110101110, "C": 0b011100100100011, "D": 0b110101101101110, "E": 0b111100110100111,
+    "F": 0b111100110100100, "G": 0b011100101101011, "H": 0b101101111101101, "I": 0b111010010010111,
+    "J": 0b001001001101010, "K": 0b101101110101101, "L": 0b100100100100111, "M": 0b101111111101101,
+    "N": 0b110101101101101, "O": 0b010101101101010, "P": 0b110101110100100, "Q": 0b010101101110011,
+    "R": 0b110101110101101, "S": 0b011100010001110, "T": 0b111010010010010, "U": 0b101101101101111,
+    "V": 0b101101101101010, "W": 0b101101111111101, "X": 0b101101010101101, "Y": 0b101101010010010,
+    "Z": 0b111001010100111, "/": 0b001001010100100, "-": 0b000000111000000, "_": 0b000000000000111,
 }  # fmt: skip
 
 Rows = Sequence[Mapping[str, Any]]
@@ -84,16 +92,26 @@ def png(rows: Rows, lines: Mapping[str, float]) -> bytes:
     dots = np.full((HEIGHT, WIDTH, 3), 255, dtype=np.uint8)
     for value in scale.ticks:
         _stroke(dots, (LEFT, scale.y(value)), (WIDTH - RIGHT, scale.y(value)), "#d7dce3")
-        _number(dots, f"{value:.3g}", LEFT - 6, int(scale.y(value)) - 5)
-    for number, value in enumerate(lines.values()):
-        y = scale.y(value)
+        text = f"{value:.3g}"
+        _write(dots, text, LEFT - 6 - GLYPH_WIDTH * len(text), int(scale.y(value)) - 5)
+    legend: list[tuple[str, str, int]] = []  # name, colour, dots between dashes
+    for number, (name, value) in enumerate(lines.items()):
+        legend.append((name, LINE_COLOURS[number % len(LINE_COLOURS)], 9))
         for x in range(LEFT, WIDTH - RIGHT, 9):
-            _stroke(dots, (x, y), (x + 5, y), LINE_COLOURS[number % len(LINE_COLOURS)])
+            _stroke(dots, (x, scale.y(value)), (x + 5, scale.y(value)), legend[-1][1])
     for name, colour in SERIES.items():
         points = scale.points(rows, name)
         for begin, end in pairwise(points):
             _stroke(dots, begin, end, colour)
-    _number(dots, str(int(scale.last)), WIDTH - RIGHT, HEIGHT - 20)
+        legend.append((name, colour, 6))
+    for number, (name, colour, apart) in enumerate(legend):
+        y = TOP + 18 * number
+        for x in range(WIDTH - RIGHT + 12, WIDTH - RIGHT + 34, apart):
+            _stroke(dots, (x, y), (x + 5, y), colour)
+        _write(dots, name, WIDTH - RIGHT + 40, y - 5)
+    _write(dots, "run time / reference", LEFT, TOP - 20)
+    text = f"{int(scale.last)} updates"
+    _write(dots, text, WIDTH - RIGHT - GLYPH_WIDTH * len(text), HEIGHT - 20)
     lined = np.concatenate([np.zeros((HEIGHT, 1), dtype=np.uint8), dots.reshape(HEIGHT, -1)], axis=1)
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lined.tobytes(), 9)), (b"IEND", b""))
@@ -140,10 +158,10 @@ def _stroke(
     dots[y, x] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 
-def _number(dots: NDArray[np.uint8], text: str, right: int, top: int) -> None:
-    """Digits of twice 3 x 5 dots, ending at `right`."""
-    for place, sign in enumerate(reversed(text)):
+def _write(dots: NDArray[np.uint8], text: str, left: int, top: int) -> None:
+    """Capitals and digits of twice 3 x 5 dots; other signs leave a gap."""
+    for place, sign in enumerate(text.upper()):
         for dot in range(15):
-            if DIGITS.get(sign, 0) >> (14 - dot) & 1:
-                x, y = right - 8 * (place + 1) + 2 * (dot % 3), top + 2 * (dot // 3)
+            if GLYPHS.get(sign, 0) >> (14 - dot) & 1:
+                x, y = left + GLYPH_WIDTH * place + 2 * (dot % 3), top + 2 * (dot // 3)
                 dots[max(0, y) : y + 2, max(0, x) : x + 2] = 102

@@ -99,7 +99,8 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     "corrected": Preset(
-        True, 1.0, 4, 0, Training(), relative=True, masks_memory=True, all_features=True, copies_rules=True
+        True, 1.0, 4, 0, Training(keep_greedy=True),
+        relative=True, masks_memory=True, all_features=True, copies_rules=True,
     ),
     "faithful": Preset(
         True,
@@ -264,9 +265,10 @@ class HDP:
     samples: int = 8  # m k, with k = 4
     hidden: int = 128
     groups: int = 64
-    learning_rate: float = 0.0  # 0: that of the variant
+    learning_rate: float = -1.0  # below 0: that of the variant
     init: str = "rules"  # of the grouper; random: nothing is copied. Corrected only
     temperature: float = 0.0  # of the logits; 0: that of the variant
+    graphs_per_step: int = 1  # of several that are trained on
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
 
@@ -317,7 +319,8 @@ class HDP:
         training = replace(
             preset.training,
             samples=preset.training.samples if self.variant == "faithful" else self.samples,
-            learning_rate=self.learning_rate or preset.training.learning_rate,
+            graphs_per_step=self.graphs_per_step,
+            learning_rate=preset.training.learning_rate if self.learning_rate < 0 else self.learning_rate,
         )
         return Learner(network, tasks, training, seed=seed)
 

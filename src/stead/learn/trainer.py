@@ -94,7 +94,7 @@ class Metrics:
     update: int
     evaluations: int  # all so far
     hits: int  # rows that were known already
-    best: float  # ratio; mean over graphs
+    best: float  # ratio; mean over all graphs that anything was found for
     mean: float  # ratio of the feasible samples of this update; 0 if there were none
     greedy: float  # ratio of the last greedy placements; 0 if unknown
     infeasible: float  # share of the samples
@@ -299,13 +299,13 @@ class Learner:
         simulated: float,
         spent: float,
     ) -> Metrics:
-        best, mean, greedy, bad = [], [], [], []
+        scored = [task for task in self.tasks if math.isfinite(task.scorer.best_seconds)]
+        best = [task.scorer.best_seconds / task.reward.reference_seconds for task in scored]
+        mean, greedy, bad = [], [], []
         for batch in batches:
             task, own = batch.task, batch.scored.seconds[1 if self.training.greedy else 0 :]
             reference, works = task.reward.reference_seconds, np.isfinite(own)
             bad.append(1.0 - float(works.mean()))
-            if math.isfinite(task.scorer.best_seconds):
-                best.append(task.scorer.best_seconds / reference)
             if works.any():
                 mean.append(float(own[works].mean()) / reference)
             if math.isfinite(task.greedy_seconds):

@@ -1,0 +1,121 @@
+"""ColocRL beside its controls: does it learn, how far does it come, and what does the same effort buy elsewhere?
+
+    python experiments/colocrl/run.py [tables|checks|all] [--out experiments/colocrl/results] [--quick]
+
+`tables` computes and prints the tables of README.md, `checks` the acceptance checks, one line each with the measured
+value. Cells that are already in the results are not computed again. `--quick` takes one seed and few evaluations.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from comparison import Cells, Instance, Study, arguments, learned, median_of, reference_cluster, solved, told
+
+from stead import Problem
+from stead.learn.colocrl import ColocRL
+from stead.loading import load
+from stead.problem import Latency
+
+INSTANCES = (
+    Instance("RNNLM-2 on 2 devices", "zoo:rnnlm-2?phase=train", 2),
+    Instance("Inception-v3 on 2 devices", "zoo:inception-v3?phase=train", 2),
+    Instance("GNMT-2 on 2 devices, tight memory", "zoo:gnmt-2?phase=train", 2, room=1.3),
+)
+EVALUATIONS = dict(zip((one.name for one in INSTANCES), (2000, 2000, 800), strict=True))
+VARIANTS = {
+    "colocrl": ColocRL(),
+    "colocrl, learning rate 0": ColocRL(learning_rate=0.0),
+    "colocrl without following": ColocRL(follow=0.0),
+    "colocrl without following, learning rate 0": ColocRL(follow=0.0, learning_rate=0.0),
+    "colocrl, faithful": ColocRL(variant="faithful"),
+}
+CPU_SECONDS = 60.0
+
+
+def study(folder: Path, *, quick: bool) -> Study:
+    """What the tables show."""
+    return Study(
+        Cells(folder),
+        INSTANCES[:1] if quick else INSTANCES,
+        {name: 100 if quick else limit for name, limit in EVALUATIONS.items()},
+        VARIANTS,
+        seeds=range(1) if quick else range(5),
+        few=("colocrl, faithful",),
+        polished="colocrl",
+    )
+
+
+def rnnlm(*, slow_links: bool = False) -> Problem:
+    """The reference instance; with slow links one device is best."""
+    cluster = (
+        reference_cluster(2, bytes_per_second=0.1e9, latency_seconds=1e-3)
+        if slow_links
+        else reference_cluster(2)
+    )
+    return load(INSTANCES[0].model, cluster).problem(Latency())
+
+
+def checks(own: Study) -> None:
+    """The acceptance checks that need minutes; the others are tests."""
+    cells, first = own.cells, INSTANCES[0]
+    single = solved("single", rnnlm())["seconds"]
+    for with_prior in ("", " without following"):
+        pairs = [
+            (a["seconds"] / single, b["seconds"] / single)
+            for a, b in zip(
+                own.rows(first, f"colocrl{with_prior}"),
+                own.rows(first, f"colocrl{with_prior}, learning rate 0"),
+                strict=True,
+            )
+        ]
+        won = sum(a < b for a, b in pairs)
+        apart = sorted(b for _, b in pairs)[len(pairs) // 2] - sorted(a for a, _ in pairs)[len(pairs) // 2]
+        told(
+            f"C7{with_prior}",
+            won == len(pairs) and apart >= 0.1,
+            f"won {won} of {len(pairs)}, medians {apart:.3f} apart",
+        )
+    found = cells.get("C8", lambda: learned(ColocRL(), rnnlm(), seed=0, cpu_seconds=CPU_SECONDS))
+    told("C8", found["seconds"] / single <= 0.70, f"{found['seconds'] / single:.3f} of one device")
+    found = cells.get(
+        "C8 polished", lambda: solved("colocrl", rnnlm(), seconds=CPU_SECONDS, updates=200, polish=True)
+    )
+    told(
+        "C8 with polish", found["seconds"] / single <= 0.61, f"{found['seconds'] / single:.3f} of one device"
+    )
+    faithful = ColocRL(variant="faithful")
+    found = cells.get("C9", lambda: learned(faithful, rnnlm(), seed=0, cpu_seconds=CPU_SECONDS))
+    told(
+        "C9",
+        found["greedy_seconds"] / single >= 0.9,
+        f"greedy {found['greedy_seconds'] / single:.3f} of one device",
+    )
+    slow = cells.get(
+        "C10", lambda: learned(ColocRL(), rnnlm(slow_links=True), seed=0, cpu_seconds=CPU_SECONDS)
+    )
+    told("C10", slow["greedy_devices"] == 1, f"greedy on {slow['greedy_devices']} devices")
+    tight = INSTANCES[-1]
+    expert = median_of(own.rows(tight, "expert"))[0]
+    polished = median_of(own.rows(tight, "colocrl + polish"))[0]
+    told("C11", expert / polished >= 1.2, f"{100 * (expert / polished - 1):.1f} % faster than the expert")
+    shares = [row["network_share"] for one in INSTANCES for row in own.rows(one, "colocrl")]
+    told("time in the network", min(shares) > 0.8, f"at least {100 * min(shares):.1f} %")
+
+
+def main() -> None:
+    """Compute, then print."""
+    given = arguments(__doc__ or "", Path(__file__).parent / "results")
+    own = study(given.out, quick=given.quick)
+    if given.what in ("tables", "all"):
+        own.run()
+        print(own.markdown())
+    if given.what in ("checks", "all") and not given.quick:
+        checks(own)
+
+
+if __name__ == "__main__":
+    main()
