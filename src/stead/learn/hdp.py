@@ -32,9 +32,8 @@ Presets, and why
 
 Deviations from the paper, both presets: the simulator stands for measured steps; shapes are log1p and standardised,
 positions are divided by N; the grouper has a non-linearity (published code has none); kinds come from a fixed
-vocabulary instead of the 200 most frequent ones; 64 groups instead of 256 and hidden width 128, so that minutes on 2
-cores suffice; groups that are not used are not decoded; an operator that its group's device cannot run goes to its own
-fastest device.
+vocabulary; 64 groups and hidden width 128, so that minutes on 2 cores suffice; groups that are not used are not
+decoded; an operator that its group's device cannot run goes to its own fastest device.
 """
 
 from __future__ import annotations
