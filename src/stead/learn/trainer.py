@@ -75,6 +75,7 @@ class Training:
     keep_greedy: bool = False  # the policy that is kept is the one whose greedy placement was best
     alarm: bool = False  # act when the greedy placement stays on one device while something better is known
     imitation: int = 0  # updates at the beginning that copy a target
+    imitation_rate: float = 0.0  # learning rate of these updates; 0: the same as afterwards
     epochs: int = 2  # of PPO
     clip_ratio: float = 0.2  # of PPO
     graphs_per_step: int = 1
@@ -152,6 +153,7 @@ class Learner:
         simulated = sum(task.scorer.simulated_seconds for task in self.tasks)
         clock = Clock()
         imitating = self.version < self.training.imitation
+        self.optimiser.param_groups[0]["lr"] = self._rate(imitating)
         batches = [self._batch(index, clock, imitating) for index in self._chosen()]
         self._look_at_greedy(imitating)
         stepped, norm = False, 0.0
@@ -195,10 +197,9 @@ class Learner:
         rng = np.random.default_rng((self.seed, self.version, index))
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         extra = 1 if training.greedy else 0
+        drawn = 0 if imitating and extra else training.samples  # samples teach nothing while a target is copied
         with clock:
-            actions, _ = self.network.sample(
-                task.inputs, training.samples + extra, generator, greedy=bool(extra)
-            )
+            actions, _ = self.network.sample(task.inputs, drawn + extra, generator, greedy=bool(extra))
         rows = self.rows(task, actions)
         scored = task.scorer.score(rows)
         weight = (scored.feasible | (self.version < training.explore)).astype(np.float64)
@@ -240,6 +241,10 @@ class Learner:
             self.loud_until = self.version + COLLAPSED_UPDATES
             if self.alarms > 1 and self.kept:
                 load_network(self.module, self.kept)
+
+    def _rate(self, imitating: bool) -> float:
+        own = self.training.imitation_rate if imitating else 0.0
+        return own if own > 0 and self.training.learning_rate > 0 else self.training.learning_rate
 
     def _entropy_weight(self) -> float:
         return self.training.entropy.at(0 if self.version < self.loud_until else self.version)
@@ -305,7 +310,7 @@ class Learner:
         for batch in batches:
             task, own = batch.task, batch.scored.seconds[1 if self.training.greedy else 0 :]
             reference, works = task.reward.reference_seconds, np.isfinite(own)
-            bad.append(1.0 - float(works.mean()))
+            bad.append(1.0 - float(works.mean()) if len(works) else 0.0)
             if works.any():
                 mean.append(float(own[works].mean()) / reference)
             if math.isfinite(task.greedy_seconds):
