@@ -364,6 +364,7 @@ REGISTRY: dict[str, str] = {
     "mtkahypar": "stead.solvers.partition:MtKahypar",
     "colocrl": "stead.learn.colocrl:ColocRL",
     "hdp": "stead.learn.hdp:HDP",
+    "gdp": "stead.learn.gdp:GDP",
 }
 ENTRY_POINTS = "stead.solvers"
 

@@ -1,0 +1,354 @@
+"""GDP: a graph network and segment-recurrent attention place all units in one pass, and one policy serves many graphs.
+
+Zhou et al., "GDP: Generalized Device Placement for Dataflow Graphs", 2019; "Transferable Graph Optimizers for ML
+Compilers", NeurIPS 2020. Elites after Gao et al., "Post", NeurIPS 2018.
+
+Notation    N operators, M units, K devices, S samples per update
+    t      seconds of one step, as the simulator says          t_ref  best of expert and single devices
+    R      -sqrt(t / t_ref), to be made large                  A      R standardised over the batch
+    r      p(device of a unit) / p when the sample was drawn
+    loss   - w_p sum_unit min(r A, clip(r, 0.8, 1.2) A) - ent sum_unit entropy - w_e mean log p(elites)
+
+Presets, and why
+                  faithful                             corrected
+    actions       one device per operator              one per unit (a cell call, a block's inner call): per operator no
+                                                       sample beat a single device
+    network       messages from all neighbours alike,  producers and readers apart, residual and LayerNorm; logits from
+                  a linear head for 8 devices          features of devices: 2 to 16 unequal devices share a policy
+    features      kind, shape, numbers of neighbours   amounts, levels, shares of time, seconds per device; no numbers
+    reward        -sqrt(t), in seconds; -10 for what   relative; 1 below the worst feasible one, less the share of
+                  does not run                         memory that lacks, for 50 updates; afterwards such samples do
+                                                       not count
+    baseline      moving average 0.99                  mean of the batch, standardised
+    samples       16                                   256: they share one pass, and more of them find more
+    optimiser     Adam 1e-3, gradient norm 1           the same; 3e-4 after imitation
+    PPO           clip 0.2, 4 epochs, weight 1,        clip 0.2, 2 epochs, weight 1 from scratch with entropy 0.05 to 0;
+                  entropy 0.01                         weight 0.3 without entropy after imitation: with weight 1 the
+                                                       policy forgot what it had copied
+    elites        none                                 cross-entropy on the 32 best placements seen, those within 3 % of
+                                                       the best: 31 poor ones would outvote a good one
+    begin         random                               copies the best construction that uses several devices
+    memory        not looked at                        units for which there is no room go where most room is
+
+The file of a policy holds for every number of devices up to 16 (faithful: 8). `level` says what the nodes of the
+network are: operators, or units, which cost a tenth and less.
+
+Deviations from the paper, both presets: its layer counts and constants are not known to us, these are our own; the
+simulator stands for measured steps; the faithful baseline is a slow moving average instead of the mean of all
+trials. Corrected: no expected-memory term in the loss, since placements are repaired while decoding; targets come from
+constructions, not from an annealed placement, whose irregularities are hard to copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stead.errors import BadInput, Infeasible
+from stead.learn.features import VOCABULARY
+from stead.learn.gdp_features import (
+    DEVICE_FEATURES,
+    FAITHFUL_FEATURES,
+    FEATURES,
+    WHOLE_FEATURES,
+    graph_inputs,
+)
+from stead.learn.gdp_net import MOST_DEVICES, GraphInputs, GraphPlacer, Shape
+from stead.learn.grouping import placed_groups
+from stead.learn.losses import Linear
+from stead.learn.policy import NetworkPolicy
+from stead.learn.rewards import FAILING_SECONDS, Reward, Scorer
+from stead.learn.solver import PolicySolver, Start, solve_by_learning
+from stead.learn.symmetry import canonical, device_classes
+from stead.learn.tasks import MOST_ELITES, Task
+from stead.learn.trainer import Learner, Training
+from stead.problem import Problem
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Solution, solver
+from stead.transform import Grouping, single_groups, unit_groups
+
+Variant = Literal["corrected", "faithful"]
+Level = Literal["auto", "operator", "unit"]
+Actions = Literal["unit", "operator"]
+PRETRAINED = "pretrained"  # the policy that comes with the package
+SHIPPED = Path(__file__).parent / "pretrained" / "gdp.safetensors"
+MOST_UNITS = 512
+OPERATOR_LEVEL = 2_000  # operators up to which the network reads operators when `level` is auto
+CONSTRUCTIONS = ("expert", "expert:time", "chunks", "multilevel", "heft")  # that imitation may copy
+WORSE = 0.1  # share by which a copied placement on several devices may be slower than a single device
+AFTER_IMITATION = 0.3  # of learning rate and PPO weight
+FAITHFUL_DEVICES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What tells the variants apart."""
+
+    training: Training
+    relative: bool  # rewards against the best of expert and singles
+    failing: bool  # a constant for what does not run
+    corrected: bool  # features, embedding, head and repair
+
+
+PRESETS: dict[str, Preset] = {
+    "corrected": Preset(
+        Training(
+            algorithm="ppo", samples=256, policy_weight=0.1, entropy=Linear(0.005, 0.0, 300),
+            elite_samples=MOST_ELITES, elite_band=Linear(1.0, 0.03, 100), keep_greedy=True, alarm=True,
+        ),
+        relative=True,
+        failing=False,
+        corrected=True,
+    ),
+    "faithful": Preset(
+        Training(
+            algorithm="ppo", samples=16, entropy=Linear(0.01, 0.01), baseline="ema", ema_decay=0.99, explore=10**9,
+            elite_weight=0.0, greedy=False, epochs=4,
+        ),
+        relative=False,
+        failing=True,
+        corrected=False,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GDP:
+    """Ask the policy that comes with the package or one from a file, go on training it, or train on the problem.
+
+    It returns the best of all samples, the greedy placement and cheap baselines, says which of them won, and polishes
+    it by local search.
+    """
+
+    variant: str = "corrected"
+    policy: str = PRETRAINED  # or a file of `stead train gdp`; empty: train on the problem from the beginning
+    fine_tune: int = 0  # updates on the problem that go on from the policy; 0: ask it once
+    updates: int = 300  # without a policy
+    samples: int = 0  # per update; 0: those of the variant
+    imitation: int = 100  # of the updates, that copy a construction before anything else; corrected only
+    learning_rate: float = 1e-3
+    hidden: int = 64
+    rounds: int = 3
+    layers: int = 2
+    heads: int = 4
+    segment: int = 128
+    attention: bool = True
+    superposition: bool = True
+    actions: str = ""  # unit or operator; empty: that of the variant
+    level: str = "auto"  # nodes of the network: operator, unit, or auto
+    units: int = MOST_UNITS
+    graphs_per_step: int = 4
+    polish: bool = True
+    threads: int = 0  # of the simulator; 0: all cores
+
+    def __post_init__(self) -> None:
+        for name, known in (("variant", get_args(Variant)), ("level", get_args(Level))):
+            if getattr(self, name) not in known:
+                raise BadInput(f"gdp: {name} is one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if self.actions not in ("", *get_args(Actions)):
+            raise BadInput(f"gdp: actions is unit or operator, or empty; got {self.actions!r}")
+        at_least = {0: ("fine_tune", "updates", "samples", "imitation", "rounds", "layers"),
+                    1: ("hidden", "heads", "segment", "units", "graphs_per_step")}  # fmt: skip
+        for least, names in at_least.items():
+            for name in names:
+                if getattr(self, name) < least:
+                    raise BadInput(f"gdp: {name} must be at least {least}, got {getattr(self, name)}")
+        if self.hidden % (2 * self.heads):
+            raise BadInput(
+                f"gdp: hidden must be a multiple of twice the heads, got {self.hidden} for {self.heads} heads"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "gdp"
+
+    @property
+    def places_units(self) -> bool:
+        """Whether a choice is about a unit, not about an operator."""
+        return (self.actions or ("unit" if PRESETS[self.variant].corrected else "operator")) == "unit"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Clusters of more devices than the network has numbers for."""
+        return self.misfit(0, problem)
+
+    def misfit(self, devices: int, problem: Problem) -> str | None:
+        """One network serves every number of devices up to its limit."""
+        limit = MOST_DEVICES if PRESETS[self.variant].corrected else FAITHFUL_DEVICES
+        if len(problem.cluster) <= limit:
+            return None
+        return (
+            f"gdp ({self.variant}) places on at most {limit} devices, the problem has {len(problem.cluster)}"
+        )
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Ask the policy, fine-tune it, or train on the problem."""
+        path = self._file()
+        if path is None:
+            return solve_by_learning(self._within(budget), problem, budget, seed)
+        trained = NetworkPolicy.load(path, GDP)
+        if not self.fine_tune:
+            return PolicySolver(trained, polish=self.polish).solve(problem, budget, seed)
+        same = trained.method.network_options()
+        tuned = replace(self, **same, policy=str(path), updates=self.fine_tune, imitation=0)
+        return solve_by_learning(tuned._within(budget), problem, budget, seed)
+
+    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Learner:
+        """A network with its graphs, ready for the first update; it begins with the policy of a given file."""
+        network, preset = self.network(0, seed), PRESETS[self.variant]
+        if self.policy and self.policy != PRETRAINED:
+            network = NetworkPolicy.load(Path(self.policy), GDP).network
+            if network.shape != self.shape:
+                raise BadInput(
+                    f"{self.policy} holds a network of other sizes; give the options it was trained with"
+                )
+        tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
+        return Learner(network, tasks, self._training(preset), seed=seed)
+
+    def network(self, devices: int, seed: int) -> GraphPlacer:
+        """A network with random weights, whatever the number of devices."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return GraphPlacer(self.shape)
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the network."""
+        corrected = PRESETS[self.variant].corrected
+        return Shape(
+            words=VOCABULARY,
+            features=FEATURES if corrected else FAITHFUL_FEATURES,
+            device_features=DEVICE_FEATURES,
+            whole_features=WHOLE_FEATURES,
+            hidden=self.hidden,
+            rounds=self.rounds,
+            layers=self.layers,
+            heads=self.heads,
+            segment=self.segment,
+            directions=2 if corrected else 1,
+            attention=self.attention,
+            superposition=self.superposition,
+            residual=corrected,
+            fixed_devices=0 if corrected else FAITHFUL_DEVICES,
+        )
+
+    def inputs(self, problem: Problem) -> tuple[Grouping, GraphInputs]:
+        """What is placed, and what the network sees of it."""
+        corrected = PRESETS[self.variant].corrected
+        units = placed_groups(problem, most=self.units) if self.places_units else unit_groups(problem)
+        by_unit = self.level == "unit" or (
+            self.level == "auto" and corrected and len(problem.graph) > OPERATOR_LEVEL
+        )
+        nodes = units if by_unit else single_groups(problem.graph)
+        return units, graph_inputs(problem, nodes, units, faithful=not corrected, looks_at_memory=corrected)
+
+    def network_options(self) -> dict[str, Any]:
+        """What a reader of the file needs to build the same network and to ask it the same way."""
+        names = ("variant", "hidden", "rounds", "layers", "heads", "segment", "attention", "superposition")
+        return {name: getattr(self, name) for name in (*names, "actions", "level", "units")}
+
+    def _file(self) -> Path | None:
+        """Where the policy lies; None to train without one."""
+        if self.policy != PRETRAINED:
+            return Path(self.policy) if self.policy else None
+        return SHIPPED if SHIPPED.exists() and self.variant == "corrected" else None
+
+    def _within(self, budget: Budget) -> GDP:
+        """With so few samples that a budget of evaluations allows some twenty updates."""
+        most = self.samples or PRESETS[self.variant].training.samples
+        if budget.evaluations is not None:
+            most = min(most, max(8, budget.evaluations // 20))
+        return replace(self, samples=most)
+
+    def _training(self, preset: Preset) -> Training:
+        training = replace(
+            preset.training,
+            samples=self.samples or preset.training.samples,
+            learning_rate=self.learning_rate,
+            graphs_per_step=self.graphs_per_step,
+        )
+        if not preset.corrected or not self._has_prior:
+            return training
+        return replace(
+            training,
+            imitation=self.imitation,
+            imitation_rate=self.learning_rate,
+            learning_rate=AFTER_IMITATION * self.learning_rate,
+            policy_weight=AFTER_IMITATION,
+            entropy=Linear(0.0),
+            elite_band=Linear(0.03, 0.03),
+        )
+
+    @property
+    def _has_prior(self) -> bool:
+        """Whether the policy knows something before the first reward."""
+        return self.imitation > 0 or self.policy not in ("", PRETRAINED)
+
+    def _task(self, problem: Problem, preset: Preset, start: Start) -> Task:
+        """A problem with its reward and, unless it is learnt from scratch, a placement to begin with."""
+        grouping, inputs = self.inputs(problem)
+        scorer = Scorer(problem, grouping, threads=self.threads)
+        target = target_of(problem, grouping, scorer, start) if preset.corrected and self._has_prior else None
+        return Task(
+            name=problem.graph.name,
+            problem=problem,
+            grouping=grouping,
+            inputs=inputs,
+            scorer=scorer,
+            reward=Reward(
+                "sqrt",
+                start.reference_seconds(problem) if preset.relative else 1.0,
+                FAILING_SECONDS if preset.failing else None,
+            ),
+            known=start.known,
+            bound_seconds=best_bound(problem).seconds,
+            target=target,
+        )
+
+
+def target_of(
+    problem: Problem, grouping: Grouping, scorer: Scorer, start: Start
+) -> NDArray[np.int64] | None:  # [unit]
+    """The best construction that uses several devices; a single device only where that is clearly better.
+
+    Copying a single device teaches nothing about where to cut, so a placement a little slower is preferred.
+    """
+    given = [] if start.best is None else [start.best]
+    for name in CONSTRUCTIONS:
+        try:
+            given.append(solver(name).solve(problem, Budget(), 0).placement.devices)
+        except Infeasible:
+            continue
+    if not given:
+        return None
+    rows = np.unique(np.stack([by_most_seconds(problem, grouping, one) for one in given]), axis=0)
+    rows = canonical(rows, device_classes(problem))
+    seconds = scorer.score(rows).seconds
+    several = np.array([len(np.unique(row)) > 1 for row in rows])
+    single = float(seconds[~several].min(initial=np.inf))
+    shared = np.where(several & (seconds <= (1 + WORSE) * single), seconds, np.inf)
+    order = shared if np.isfinite(shared).any() else seconds
+    if not np.isfinite(order).any():
+        return None
+    target: NDArray[np.int64] = rows[int(np.argmin(order))].astype(np.int64)
+    return target
+
+
+def by_most_seconds(
+    problem: Problem, grouping: Grouping, devices: NDArray[np.uint8]
+) -> NDArray[np.uint8]:  # [unit]
+    """The device on which most of the time of every unit is spent, among those that may run all of it."""
+    count, width = grouping.count, len(problem.cluster)
+    own = problem.costs.seconds[np.arange(len(devices)), devices]
+    key = grouping.group.astype(np.int64) * width + devices
+    weight = np.bincount(key, weights=own + 1e-15, minlength=count * width).reshape(count, width)
+    common = np.ones((count, width), dtype=bool)
+    np.logical_and.at(common, grouping.group, problem.allowed)
+    found: NDArray[np.uint8] = np.where(common, weight, -1.0).argmax(axis=1).astype(np.uint8)
+    return found

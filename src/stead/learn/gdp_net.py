@@ -1,0 +1,288 @@
+"""The network of GDP: graph embedding, segment-recurrent attention, superposition, logits of every device at once.
+
+Notation    N nodes (operators or units), M units that are placed, E edges, K devices, H width, P segment length,
+            S_g segments, S samples, V words, F features
+    h  [N, H]         what the graph embedding makes of a node
+    x  [S_g, P, H]    nodes in topological order, cut into segments, the last one padded
+    g  [G]            the graph as a whole;  c_l = 2 sigmoid(W_l g) gates the input of layer l and the output
+    z  [M, K]         logits C tanh(z / C)
+
+    embedding, 3 rounds:  m = sigmoid(W h + b);  a_v = max of m over neighbours, 0 without any
+                          h = LN(h + relu(f([h, a_in, a_out])))
+    layer l:              memory of a segment = input of layer l of the segment before it, without gradient
+                          x = LN(x + Wo attention(Wq x, Wk [memory, x], Wv [memory, x]));  x = LN(x + W2 relu(W1 x))
+    head:                 z(v, d) = u_v . w_d / sqrt(H) + b(v on d);  w_d = MLP(features of d) + embedding of its number
+
+The inputs of a layer are known for all segments when the layer starts, so that there is no loop over segments. A device
+has a number besides its features because equal devices would otherwise have equal logits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from stead.learn.nets import NEVER, Room
+
+INNER = 256  # width between the two halves of a feed-forward block
+MOST_DEVICES = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """For every node the nodes on the other side of its edges, one node after another."""
+
+    nodes: Tensor  # [E]
+    lengths: Tensor  # [N]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphInputs:
+    """What the network sees of one problem."""
+
+    words: Tensor  # [N, V]; share of each kind of operator in a node
+    numbers: Tensor  # [N, F]
+    near: tuple[Neighbours, ...]  # producers and readers, or both as one
+    beside: Tensor  # [N, K, 2]; relative seconds and permission of a node on a device
+    devices: Tensor  # [K, D]
+    whole: Tensor  # [W]; numbers about graph and cluster
+    unit: Tensor | None  # [N]; None where nodes are the units
+    allowed: Tensor  # [M, K]
+    room: Room | None = None  # None where memory is ample or is not looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes and switches of a network."""
+
+    words: int
+    features: int
+    device_features: int
+    whole_features: int
+    hidden: int = 64
+    rounds: int = 3
+    layers: int = 2
+    heads: int = 4
+    segment: int = 128
+    directions: int = 2  # neighbourhoods of the embedding
+    attention: bool = True
+    superposition: bool = True
+    residual: bool = True  # of the embedding, with LayerNorm
+    fixed_devices: int = 0  # a plain linear head for at most so many devices; 0: from features of devices
+    scale: float = 5.0
+
+
+class Round(nn.Module):
+    """One round of the graph embedding."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.residual = shape.residual
+        self.message = nn.ModuleList([nn.Linear(shape.hidden, shape.hidden) for _ in range(shape.directions)])
+        self.join = nn.Linear((1 + shape.directions) * shape.hidden, shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden) if shape.residual else nn.Identity()
+
+    def forward(self, h: Tensor, near: tuple[Neighbours, ...]) -> Tensor:  # [N, H]
+        parts = [h]
+        for message, side in zip(self.message, near, strict=True):
+            parts.append(largest(torch.sigmoid(message(h)), side))
+        joined = torch.relu(self.join(torch.cat(parts, dim=1)))
+        found: Tensor = self.norm(h + joined) if self.residual else joined
+        return found
+
+
+class Layer(nn.Module):
+    """Attention over a segment and the one before it, then a feed-forward block."""
+
+    def __init__(self, hidden: int, heads: int, *, attention: bool = True) -> None:
+        super().__init__()
+        self.heads, self.attention = heads, attention
+        if attention:
+            self.query = nn.Linear(hidden, hidden)
+            self.key_value = nn.Linear(hidden, 2 * hidden)
+            self.out = nn.Linear(hidden, hidden)
+            self.norm = nn.LayerNorm(hidden)
+        self.inner = nn.Linear(hidden, INNER)
+        self.outer = nn.Linear(INNER, hidden)
+        self.last_norm = nn.LayerNorm(hidden)
+
+    def forward(self, x: Tensor, real: Tensor) -> Tensor:  # x [S_g, P, H], real [S_g, P] -> [S_g, P, H]
+        if self.attention:
+            memory = torch.cat([torch.zeros_like(x[:1]), x[:-1]]).detach()
+            known = torch.cat([torch.zeros_like(real[:1]), real[:-1]])
+            mask = torch.cat([known, real], dim=1)
+            x = self.norm(x + self.out(self.mixed(x, torch.cat([memory, x], dim=1), mask)))
+        found: Tensor = self.last_norm(x + self.outer(torch.relu(self.inner(x))))
+        return found
+
+    def mixed(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+        """What attention of `x` [B, P, H] over `seen` [B, Q, H] brings, where the mask [B, Q] is true."""
+        batch, length, hidden = x.shape
+        query = self.query(x).view(batch, length, self.heads, -1).transpose(1, 2)
+        pairs = self.key_value(seen).view(batch, seen.shape[1], 2, self.heads, -1)
+        key, value = pairs[:, :, 0].transpose(1, 2), pairs[:, :, 1].transpose(1, 2)
+        found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
+        return found.transpose(1, 2).reshape(batch, length, hidden)
+
+
+class GraphPlacer(nn.Module):
+    """Devices of all units in one pass."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape, half, hidden = shape, shape.hidden // 2, shape.hidden
+        self.words = nn.Parameter(torch.randn(shape.words, half) / math.sqrt(half))
+        self.numbers = nn.Linear(shape.features, hidden - half)
+        self.rounds = nn.ModuleList([Round(shape) for _ in range(shape.rounds)])
+        self.layers = nn.ModuleList(
+            [Layer(hidden, shape.heads, attention=shape.attention) for _ in range(shape.layers)]
+        )
+        if shape.superposition:
+            gates = [nn.Linear(2 * hidden + shape.whole_features, hidden) for _ in range(shape.layers + 1)]
+            for gate in gates:
+                nn.init.zeros_(gate.weight)  # every gate is 1 at the beginning
+                nn.init.zeros_(gate.bias)
+            self.gates = nn.ModuleList(gates)
+        if shape.fixed_devices:
+            self.plain = nn.Linear(hidden, shape.fixed_devices)
+        else:
+            self.device = nn.Sequential(
+                nn.Linear(shape.device_features, hidden), nn.ReLU(), nn.Linear(hidden, hidden)
+            )
+            self.ordinal = nn.Embedding(MOST_DEVICES, hidden)
+            self.beside = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    # What the trainer asks for
+
+    @torch.no_grad()
+    def sample(
+        self, inputs: GraphInputs, samples: int, generator: torch.Generator, *, greedy: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """(devices of units [S, M], log p [S]); greedy: the likeliest device everywhere, in the first row."""
+        log_p = self.log_probabilities(inputs)
+        actions = torch.multinomial(
+            log_p.exp(), samples, replacement=True, generator=generator
+        ).T.contiguous()
+        if greedy:
+            actions[0] = log_p.argmax(dim=1)
+        return actions, chosen(log_p, actions).sum(dim=1)
+
+    def likelihood(self, inputs: GraphInputs, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """(log p [S, M], entropy [S, M]); all samples share one pass."""
+        log_p = self.log_probabilities(inputs)
+        finite = log_p.masked_fill(torch.isinf(log_p), 0.0)
+        entropy = -(finite.exp() * finite * inputs.allowed).sum(dim=1)
+        return chosen(log_p, actions), entropy.expand(len(actions), -1)
+
+    def placements(self, inputs: GraphInputs, actions: Tensor) -> Tensor:  # [S, M]
+        """The devices chosen; units for whose weights there is no room go where most room is."""
+        return actions if inputs.room is None else repaired(actions, inputs.room, inputs.allowed)
+
+    def renamed(self, inputs: GraphInputs, actions: Tensor, names: Tensor) -> Tensor:  # [S, M]
+        """The same rows with other names of devices."""
+        return names.gather(1, self.placements(inputs, actions))
+
+    # The pass
+
+    def log_probabilities(self, inputs: GraphInputs) -> Tensor:  # [M, K]
+        """Of every device for every unit; -inf where it may not be."""
+        return torch.log_softmax(self.logits(inputs).masked_fill(~inputs.allowed, NEVER), dim=1)
+
+    def logits(self, inputs: GraphInputs) -> Tensor:  # [M, K]
+        """Before masks: those of a unit are the mean of those of its nodes."""
+        z = self.node_logits(inputs)
+        if inputs.unit is not None:
+            units = len(inputs.allowed)
+            total = z.new_zeros(units, z.shape[1]).index_add(0, inputs.unit, z)
+            z = total / torch.bincount(inputs.unit, minlength=units).clamp(min=1)[:, None]
+        return self.shape.scale * torch.tanh(z / self.shape.scale)
+
+    def node_logits(self, inputs: GraphInputs) -> Tensor:  # [N, K]
+        """What every node would choose by itself."""
+        h = self.embedded(inputs)
+        gates = self.gated(h, inputs.whole)
+        x = self.attended(h, gates)
+        u = x if gates is None else x * gates[-1]
+        devices = len(inputs.devices)
+        if self.shape.fixed_devices:
+            plain: Tensor = self.plain(u)[:, :devices]
+            return plain
+        w = self.device(inputs.devices) + self.ordinal.weight[:devices]
+        own: Tensor = self.beside(inputs.beside)[:, :, 0]
+        z: Tensor = u @ w.T / math.sqrt(self.shape.hidden) + own
+        return z
+
+    def embedded(self, inputs: GraphInputs) -> Tensor:  # [N, H]
+        """Rounds of messages over the edges."""
+        h = torch.cat([inputs.words @ self.words, self.numbers(inputs.numbers)], dim=1)
+        for one in self.rounds:
+            h = one(h, inputs.near)
+        return h
+
+    def gated(self, h: Tensor, whole: Tensor) -> list[Tensor] | None:  # [layer] of [H]
+        """The gates of superposition."""
+        if not self.shape.superposition:
+            return None
+        g = torch.cat([h.mean(dim=0), h.amax(dim=0), whole])
+        return [2 * torch.sigmoid(gate(g)) for gate in self.gates]
+
+    def attended(self, h: Tensor, gates: list[Tensor] | None) -> Tensor:  # [N, H]
+        """All segments through all layers."""
+        x, real = segments(h, self.shape.segment)
+        for number, layer in enumerate(self.layers):
+            x = layer(x if gates is None else x * gates[number], real)
+        return x.reshape(-1, h.shape[1])[: len(h)]
+
+
+def segments(h: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """(nodes in segments [S_g, P, H], which of them are real [S_g, P])."""
+    count, hidden = h.shape
+    length = max(1, min(length, count))
+    parts = -(-count // length)
+    padded = nn.functional.pad(h, (0, 0, 0, parts * length - count))
+    real = torch.arange(parts * length) < count
+    return padded.view(parts, length, hidden), real.view(parts, length)
+
+
+def largest(messages: Tensor, near: Neighbours) -> Tensor:  # [N, H]
+    """The largest message of the neighbours of every node; 0 where there are none, which messages are above."""
+    if not len(near.nodes):
+        return torch.zeros_like(messages)
+    gathered = messages[near.nodes]
+    return torch.segment_reduce(gathered, "max", lengths=near.lengths, axis=0, unsafe=True, initial=0.0)
+
+
+def chosen(log_p: Tensor, actions: Tensor) -> Tensor:  # [S, M]
+    """log p of every choice."""
+    return log_p.expand(len(actions), -1, -1).gather(2, actions[:, :, None])[:, :, 0]
+
+
+def repaired(actions: Tensor, room: Room, allowed: Tensor) -> Tensor:  # [S, M]
+    """Rows in which, in order, units without room on their device go to the allowed one with most room left."""
+    full = (loads(actions, room) > room.capacity).any(dim=1)
+    rows = actions[full]
+    if not len(rows):
+        return actions
+    rows, state = rows.clone(), room.begin(len(rows))
+    for t in range(rows.shape[1]):
+        fits = room.fits(t, state, allowed[t])
+        free = torch.where(fits, (room.capacity - state[1]) / room.capacity, NEVER)
+        stays = fits.gather(1, rows[:, t : t + 1])[:, 0]
+        rows[:, t] = torch.where(stays, rows[:, t], free.argmax(dim=1))
+        room.place(t, rows[:, t], state)
+    found = actions.clone()
+    found[full] = rows
+    return found
+
+
+def loads(actions: Tensor, room: Room) -> Tensor:  # [S, K]
+    """Bytes of weights and of outputs that stay on every device."""
+    found = []
+    uses = room.uses.float()
+    for d in range(len(room.capacity)):
+        here = (actions == d).float()
+        found.append(((here @ uses) > 0).double() @ room.weight_bytes + here.double() @ room.held_bytes)
+    return torch.stack(found, dim=1)
