@@ -2,6 +2,7 @@
 
 from stead.sim.bounds import Bound, best_bound, lower_bounds
 from stead.sim.simulator import screen_many, simulate, simulate_many
+from stead.sim.starts import StartTimes
 from stead.sim.trace import (
     Block,
     Curve,
@@ -30,6 +31,7 @@ __all__ = [
     "Peak",
     "Scores",
     "Shortfall",
+    "StartTimes",
     "Status",
     "Step",
     "Timeline",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -61,6 +62,7 @@ def value_of_loads(
     return np.asarray((busy if sharing is None else sharing.shared(busy)).max(axis=1))
 
 
+@lru_cache(maxsize=8)  # a search asks for the same few again and again
 def placeto_graph(problem: Problem) -> PlacetoGraph:
     """The problem as Placeto's simulator sees it: one cost for all devices, bytes at its own fixed speed."""
     graph, seconds = problem.graph, problem.costs.seconds

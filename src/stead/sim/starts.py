@@ -1,0 +1,48 @@
+"""When every operator of many placements starts and ends: what policies look at between two decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead import _native
+from stead.problem import Fifo, Latency, Placeto, Policy, Problem
+from stead.sim.borders import bad_input, engine_arguments, placeto_graph
+from stead.sim.placeto import simulate_placeto
+from stead.sim.trace import Status
+
+
+class StartTimes:
+    """Seconds at which operators start and end, without the cost of whole traces; prepared once per problem.
+
+    An objective that has no time line of dataflow execution (throughput, offload, sequential) shows that of policy
+    fifo: it tells what waits for what, and judges nothing.
+
+    >>> from stead.testing import two_towers
+    >>> start, finish = StartTimes(two_towers()).of(np.array([[0, 1, 0, 1, 0]], dtype=np.uint8))
+    >>> start.tolist(), finish.tolist()
+    ([[0.0, 0.0, 2.0, 2.0, 6.5]], [[2.0, 2.0, 4.0, 4.0, 7.5]])
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        objective = problem.objective
+        dataflow = isinstance(objective, Latency) and objective.execution == "dataflow"
+        policy: Policy = objective.policy if isinstance(objective, Latency) and dataflow else Fifo()
+        self.problem = problem
+        self._published = placeto_graph(problem) if isinstance(policy, Placeto) else None
+        self._arguments = {} if self._published is not None else engine_arguments(problem, policy)
+
+    def of(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(start, finish) [row, operator] in seconds; all 0 in a row that cannot run."""
+        start, finish = np.zeros(rows.shape), np.zeros(rows.shape)
+        for n, row in enumerate(np.ascontiguousarray(rows, dtype=np.uint8)):
+            if self._published is not None:
+                found = simulate_placeto(self._published, row, len(self.problem.cluster))
+                start[n] = found.start_us * 1e-6
+                finish[n] = start[n] + self.problem.costs.seconds[:, 0]
+                continue
+            with bad_input():
+                run = _native.simulate(self.problem.native, row, memory="off", **self._arguments)
+            if run.status <= Status.MEMORY:
+                start[n], finish[n] = run.start / 1e12, run.finish / 1e12
+        return start, finish
