@@ -4,6 +4,7 @@ Notation    S placements, G groups, K devices
     rows      [S, G]  device of every group
     seconds   [S]     as the simulator scores them; inf where a placement cannot run at all
     overfull  [S]     largest share by which some device lacks memory; 1 where it cannot run for another reason
+    run       [S]     seconds also where memory lacks; inf where it cannot run for another reason
     reward    [S]     higher is better; always finite
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from stead.transform import Grouping
 Shape = Literal["sqrt", "log"]
 REMEMBERED = 4096  # rows of the cache, which is part of a checkpoint
 FAILING_SECONDS = 100.0  # of a placement that does not run, before the square root
+Values = tuple[float, float, float]  # seconds, overfull, run seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +35,7 @@ class Scored:
 
     seconds: NDArray[np.float64]  # [row]; inf where infeasible
     overfull: NDArray[np.float64]  # [row]; 0 where feasible
+    run_seconds: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [row]; also where memory lacks
 
     @property
     def feasible(self) -> NDArray[np.bool_]:  # [row]
@@ -53,7 +56,7 @@ class Scorer:
         self.best: NDArray[np.uint8] | None = None  # [group]
         self.best_seconds = math.inf
         self.worst_seconds = 0.0  # of feasible rows
-        self._known: dict[bytes, tuple[float, float]] = {}
+        self._known: dict[bytes, Values] = {}
 
     def score(self, rows: NDArray[np.uint8]) -> Scored:
         """Seconds and overfull shares of rows, in their order."""
@@ -71,12 +74,12 @@ class Scorer:
             self._known[key] = table[key]
         while len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
-        values = np.array([table[key] for key in keys], dtype=np.float64).reshape(-1, 2)
-        scored = Scored(values[:, 0], values[:, 1])
+        values = np.array([table[key] for key in keys], dtype=np.float64).reshape(-1, 3)
+        scored = Scored(values[:, 0], values[:, 1], values[:, 2])
         self._remember(rows, scored)
         return scored
 
-    def _simulated(self, rows: NDArray[np.uint8]) -> list[tuple[float, float]]:
+    def _simulated(self, rows: NDArray[np.uint8]) -> list[Values]:
         begin = time.perf_counter()
         scores = simulate_many(self.problem, self.grouping.lift(rows), threads=self.threads)
         self.simulated_seconds += time.perf_counter() - begin
@@ -85,7 +88,7 @@ class Scorer:
         works = scores.feasible & np.isfinite(scores.seconds)
         seconds = np.where(works, scores.seconds, np.inf)
         overfull = np.where(works, 0.0, np.where(shares > 0, shares, 1.0))
-        return list(zip(seconds.tolist(), overfull.tolist(), strict=True))
+        return list(zip(seconds.tolist(), overfull.tolist(), scores.seconds.tolist(), strict=True))
 
     def _remember(self, rows: NDArray[np.uint8], scored: Scored) -> None:
         if not len(rows) or not scored.feasible.any():
@@ -99,7 +102,7 @@ class Scorer:
         """(arrays, numbers) from which `restore` goes on as if nothing had happened."""
         count = self.grouping.count
         rows = np.frombuffer(b"".join(self._known), dtype=np.uint8).reshape(len(self._known), count)
-        values = np.array(list(self._known.values()), dtype=np.float64).reshape(-1, 2)
+        values = np.array(list(self._known.values()), dtype=np.float64).reshape(-1, 3)
         best = np.zeros(0, dtype=np.uint8) if self.best is None else self.best
         numbers = {
             "evaluations": self.evaluations, "hits": self.hits, "best_seconds": self.best_seconds,
@@ -110,9 +113,11 @@ class Scorer:
     def restore(self, arrays: dict[str, NDArray[np.generic]], numbers: dict[str, float]) -> None:
         """Take over what `state` gave."""
         rows, values = arrays["rows"].astype(np.uint8), arrays["values"].astype(np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.grouping.count or values.shape != (len(rows), 2):
+        if rows.ndim != 2 or rows.shape[1] != self.grouping.count or values.shape != (len(rows), 3):
             raise BadInput(f"the checkpoint is of another graph: {self.grouping.count} groups are here")
-        self._known = {row.tobytes(): (float(a), float(b)) for row, (a, b) in zip(rows, values, strict=True)}
+        self._known = {
+            row.tobytes(): (float(a), float(b), float(c)) for row, (a, b, c) in zip(rows, values, strict=True)
+        }
         self.best = arrays["best"].astype(np.uint8) if arrays["best"].size else None
         self.evaluations, self.hits = int(numbers["evaluations"]), int(numbers["hits"])
         self.best_seconds, self.worst_seconds = numbers["best_seconds"], numbers["worst_seconds"]
