@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -145,6 +145,8 @@ def train_policy(
 ) -> Trainee:
     """Train a method on problems and write its policy with log and curve."""
     with one_thread():
+        if is_dataclass(method) and hasattr(method, "updates"):  # what a rate or a weight is at the end of
+            method = replace(method, updates=run.updates)  # type: ignore[type-var]
         learner: Trainee = method.learner(problems, seed, [Start.of(problem) for problem in problems])
         for task, name in zip(learner.tasks, names, strict=True):
             task.name = name
@@ -172,11 +174,11 @@ def offer_proposal(search: Search, proposal: Proposal, name: str) -> None:
     rows = proposal.placements
     if proposal.greedy >= 0:
         seconds = search.offer(rows[proposal.greedy], found_by=f"{name} greedy")
-        search.notes.append(f"{name} greedy: {_told(seconds)}")
+        search.notes.append(f"{name} greedy: {told(seconds)}")
         rows = np.delete(rows, proposal.greedy, axis=0)
     scored = search.offer_many(np.unique(rows, axis=0), found_by=f"{name} sample")
     if len(scored):
-        search.notes.append(f"{name}: best of {len(scored)} different samples {_told(float(scored.min()))}")
+        search.notes.append(f"{name}: best of {len(scored)} different samples {told(float(scored.min()))}")
 
 
 def polish(search: Search) -> None:
@@ -187,7 +189,7 @@ def polish(search: Search) -> None:
     LocalSearch(effort=POLISH_EFFORT).improve(search, [schedule_of(search.solution().placement, "policy")])
     if search.best_seconds < before:
         search.found_by += " + polish"
-    search.notes.append(f"polish: {_told(before)} to {_told(search.best_seconds)}")
+    search.notes.append(f"polish: {told(before)} to {told(search.best_seconds)}")
 
 
 def slowest_single(problem: Problem) -> float:
@@ -205,18 +207,18 @@ def _learn(search: Search, method: Learns, learner: Trainee) -> None:
         if left is not None and left < learner.evaluations_per_update:
             break
         learner.update()
-        _adopt(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
+        adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
         counted = task.scorer.evaluations
     if search.remaining_evaluations != 0:
         found = task.scorer.score(learner.greedy(task)[None, :]).seconds[0]
-        _adopt(search, task, task.scorer.evaluations - counted, f"{method.name} greedy")
+        adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} greedy")
         search.notes.append(
             f"{method.name}: {learner.version} updates, {task.scorer.evaluations} evaluations, "
-            f"best sample {_told(task.scorer.best_seconds)}, greedy {_told(float(found))}"
+            f"best sample {told(task.scorer.best_seconds)}, greedy {told(float(found))}"
         )
 
 
-def _adopt(search: Search, task: Task, evaluations: int, found_by: str) -> None:
+def adopt_task(search: Search, task: Task, evaluations: int, found_by: str) -> None:
     """Count evaluations, and take over the best placement of a task if it is better."""
     if task.scorer.best is None:
         search.evaluations += evaluations
@@ -233,5 +235,6 @@ def _adopt(search: Search, task: Task, evaluations: int, found_by: str) -> None:
     )
 
 
-def _told(seconds: float) -> str:
+def told(seconds: float) -> str:
+    """Seconds for people."""
     return format_seconds(seconds) if math.isfinite(seconds) else "infeasible"
