@@ -13,6 +13,7 @@ import pytest
 
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
+from stead.workloads import model_from_zoo
 from stead.workloads.synthetic import family_names, family_options, synthetic
 
 FORWARD, BACKWARD, UPDATE = range(3)
@@ -113,6 +114,20 @@ def test_branches_are_those_of_the_published_recipe() -> None:
     assert sum(microseconds(graph)) == pytest.approx(11_957)
     assert microseconds(graph)[:6] == pytest.approx([50, 622, 9, 547, 33, 847])
     assert graph.tensor_bytes[0] == 4 * 2**20
+
+
+def test_other_names_of_families_are_understood() -> None:
+    assert synthetic("inception-like", seed=3) == synthetic("branches", seed=3)
+    assert model_from_zoo("zoo:inception_like?seed=3").graph == synthetic("branches", seed=3)
+    assert model_from_zoo("zoo:nmt_var?seed=3").graph == synthetic("nmt", seed=3)
+    assert model_from_zoo("zoo:enas_rnn?seed=3").graph == synthetic("ptb", seed=3)
+
+
+def test_towers_are_chains_between_a_source_and_a_sink() -> None:
+    graph = synthetic("towers")
+    assert (len(graph), len(graph.edges)) == (14, 2 + 2 * 5 + 2)
+    assert sorted(microseconds(graph)) == pytest.approx([10, 10, *[100] * 12])
+    assert set(graph.tensor_bytes.tolist()) == {76_000}
 
 
 def test_a_layered_operator_reads_from_the_two_layers_before() -> None:

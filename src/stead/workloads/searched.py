@@ -334,3 +334,33 @@ class Branches:
                 ends.append(end)
             last = add("Concat", ends, 30, 6 * 2**20)
         return draft.graph(training=self.training)
+
+
+@dataclass(frozen=True, slots=True)
+class Towers:
+    """Chains of equal operators between a source and a sink: one device per chain is best, whatever it is called."""
+
+    seed: int = 0
+    training: bool = False
+    towers: int = 2
+    height: int = 6
+
+    def graph(self) -> Graph:
+        """The graph; nothing about it is random."""
+        for what in ("towers", "height"):
+            at_least(what, getattr(self, what), 1)
+        draft = Draft("towers")
+
+        def add(name: str, reads: list[int], microseconds: int) -> int:
+            flops = microseconds * FLOPS_PER_MICROSECOND
+            return draft.add(name, "Compute", reads, size_bytes=76_000, flops=flops, moved_bytes=0.0)
+
+        source = add("source", [], 10)
+        ends = []
+        for tower in range(self.towers):
+            end = source
+            for floor in range(self.height):
+                end = add(f"tower{tower}.{floor}", [end], 100)
+            ends.append(end)
+        add("sink", ends, 10)
+        return draft.graph(training=self.training)

@@ -20,8 +20,12 @@ FAMILIES: dict[str, str] = {
     "enas-rnn": "stead.workloads.searched:SearchedRnn",
     "nmt": "stead.workloads.searched:Translation",
     "branches": "stead.workloads.searched:Branches",
+    "towers": "stead.workloads.searched:Towers",
 }
-ALIASES = {"cifar10": "enas-cnn", "ptb": "enas-rnn"}  # the sets that these families stand for
+ALIASES = {
+    "cifar10": "enas-cnn", "ptb": "enas-rnn",  # the sets that these families stand for
+    "nmt-var": "nmt", "inception-like": "branches",
+}  # fmt: skip
 
 
 def synthetic(family: str, **options: Any) -> Graph:
