@@ -365,6 +365,7 @@ REGISTRY: dict[str, str] = {
     "colocrl": "stead.learn.colocrl:ColocRL",
     "hdp": "stead.learn.hdp:HDP",
     "gdp": "stead.learn.gdp:GDP",
+    "placeto": "stead.learn.placeto:Placeto",
 }
 ENTRY_POINTS = "stead.solvers"
 

@@ -1,0 +1,370 @@
+"""Placeto: a policy that walks over the groups of a graph and improves a placement step by step.
+
+Addanki et al., "Placeto: Learning Generalizable Device Placement Algorithms for Distributed Machine Learning",
+NeurIPS 2019. The graph is read by message passing, so that one policy can place graphs it has never seen.
+
+Notation    N groups, K devices, B episodes; an episode visits every group once (placeto_walk.py has the process,
+            placeto_net.py the network, placeto_train.py the losses, placeto_groups.py what is seen of a graph)
+
+Presets, and why
+                  faithful                              corrected
+    features      cost, output bytes, visits, current,  the same without devices, "on the device of v", when things
+                  start (by the column's maximum),      end; all within -1 .. 1 (a column without a positive value
+                  one-hot device                        was not scaled at all)
+    head          one output per device: devices that   one network for every (group, device), with features of the
+                  are alike must be told apart by       pair: where inputs and readers are, how loaded it is, how
+                  chance, and it often ends on one      fast, how much memory is free; any number of devices
+    pooling       sum                                   mean, so that larger graphs look alike
+    reward        seconds gained by each step           log of the run time: does not depend on a model's speed
+    memory        2 s per gigabyte that lacks, all      seconds * (1 + 10 * share that lacks), no cap; devices without
+                  capped at 10 s                        room for what stays are masked
+    algorithm     REINFORCE, baseline per step over     PPO, clip 0.2, 4 epochs; mean of the batch per step,
+                  the last 10 updates, summed           standardised, averaged
+    entropy       1 to 0 over 70 % of the updates       0.02, falling to a twentieth over 70 %
+    start         one fixed random placement            half random, the rest single device, contiguous blocks, list
+                                                        scheduling, best so far
+    Adam          1e-3 falling to 1e-4, norm 1.25       1e-3, falling over the last 30 %
+    groups        at most 128                           at most 256
+
+Deviations from the paper, both presets: the simulator stands for measured steps; groups are those of the co-location
+rules; the published code's errors that stop it are repaired (rewards of two scalars, start times that are not there,
+masks of another graph of a batch, baselines over other graphs). Corrected only: training graphs are seen through their
+forward operators, since with the backward pass every group would be an ancestor of every other; "seconds on k against
+the fastest device" is turned round to stay within 0 .. 1. `sweep` (one exact pass instead of 8 rounds), a value head
+and limits on peers are not there. At most 2,000 groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stead.errors import BadInput, Infeasible
+from stead.learn.grouping import placed_groups
+from stead.learn.placeto_groups import Inputs, View, inputs_of
+from stead.learn.placeto_net import PlacetoNet
+from stead.learn.placeto_train import PlacetoLearner, Schooling, collapsed, random_rows
+from stead.learn.placeto_walk import Returns, Sight
+from stead.learn.policy import NetworkPolicy, Proposal
+from stead.learn.rewards import Reward, Scorer
+from stead.learn.solver import BASELINES, REFERENCES, Start, adopt_task, begin_with_baselines, polish, told
+from stead.learn.state import load_network, network_arrays, one_thread
+from stead.learn.tasks import Task
+from stead.problem import Problem
+from stead.sim.bounds import best_bound
+from stead.solvers.base import Budget, Search, Solution, solver
+from stead.solvers.rules import started
+from stead.transform import Grouping
+
+Variant = Literal["corrected", "faithful"]
+Traversal = Literal["topological", "random"]
+MOST_GROUPS = 2000
+SAMPLED_EPISODES = 8  # of a policy from a file, beside its argmax sweeps
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What tells the variants apart."""
+
+    groups: int
+    sight: Sight
+    mean: bool  # pooling
+    schooling: Schooling
+
+
+PRESETS: dict[str, Preset] = {
+    "corrected": Preset(256, Sight(), True, Schooling()),
+    "faithful": Preset(
+        128,
+        Sight(published=True, one_hot=True, device_features=0),
+        False,
+        Schooling(
+            algorithm="reinforce", returns="intermediate", baseline="history", rate_holds=0.0, entropy=1.0,
+            least_entropy=0.0, mixed_starts=False, alarm=False, summed=True, offset=1e-3,
+        ),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Placeto:
+    """Train a policy that improves placements on the problem itself, or use one from a file.
+
+    It returns the best placement that any episode came upon, argmax sweeps and cheap baselines among them, and says
+    which of them won.
+    """
+
+    variant: str = "corrected"
+    policy: str = ""  # a file of `stead train placeto`; empty: train on the problem
+    updates: int = 100  # on a problem, or of a training run
+    tune: int = 0  # updates on the problem that a policy from a file goes on with
+    episodes: int = 8
+    groups: int = 0  # at most; 0: that of the variant
+    learning_rate: float = 1e-3
+    algorithm: str = ""  # reinforce or ppo; empty: that of the variant
+    returns: str = ""  # intermediate, best-future, one-shot or log; empty: that of the variant
+    kl: float = 0.0  # epochs of PPO end when the policy has moved so far; 0: never
+    alarm: bool = True  # act when the policy falls onto one device; corrected only
+    messages: bool = True  # off: groups are not told about their neighbours (simple aggregator)
+    split: bool = True  # off: all other groups are pooled as one (simple partitioner)
+    peers: bool = True  # off: no pool of groups that are neither before nor behind
+    one_hot: bool = False  # devices by name instead of by what is on them
+    sum_pooling: bool = False
+    traversal: str = "topological"  # or random: one fixed shuffle
+    start_times: bool = True
+    polish: bool = False
+    threads: int = 0  # of the simulator; 0: all cores
+
+    def __post_init__(self) -> None:
+        for name, given, known in (
+            ("variant", self.variant, get_args(Variant)),
+            ("algorithm", self.algorithm, ("", "reinforce", "ppo")),
+            ("returns", self.returns, ("", *get_args(Returns))),
+            ("traversal", self.traversal, get_args(Traversal)),
+        ):
+            if given not in known:
+                raise BadInput(f"placeto: {name} is one of {', '.join(filter(None, known))}, got {given!r}")
+        for name, least in (("updates", 0), ("tune", 0), ("episodes", 2), ("groups", 0), ("kl", 0)):
+            if not getattr(self, name) >= least:
+                raise BadInput(f"placeto: {name} must be at least {least}, got {getattr(self, name)}")
+        if self.groups > MOST_GROUPS:
+            raise BadInput(f"placeto: at most {MOST_GROUPS} groups, got {self.groups}")
+        if not 0 <= self.learning_rate < 1:
+            raise BadInput(f"placeto: a learning rate lies in 0 .. 1, got {self.learning_rate}")
+        if self.tune and not self.policy:
+            raise BadInput("placeto: tune goes on from a policy; give policy=FILE or set updates")
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "placeto"
+
+    @property
+    def sight(self) -> Sight:
+        """Features of this choice of options."""
+        preset = PRESETS[self.variant].sight
+        return Sight(
+            preset.published, preset.one_hot or self.one_hot, self.start_times, preset.device_features
+        )
+
+    @property
+    def view(self) -> View:
+        """The graph as this choice of options sees it."""
+        preset = PRESETS[self.variant]
+        shuffle = 0 if self.traversal == "random" else -1
+        mean = preset.mean and not self.sum_pooling
+        return View(mean, self.split, self.peers, preset.sight.published, shuffle)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Training takes every problem; a policy with one output per device those with as many devices."""
+        return NetworkPolicy.load(Path(self.policy), Placeto).unsupported(problem) if self.policy else None
+
+    def misfit(self, devices: int, problem: Problem) -> str | None:
+        """Only a head with one output per device depends on their number."""
+        if not self.sight.one_hot or devices == len(problem.cluster):
+            return None
+        return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Train on the problem, or sweep with the policy in the file."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible(), one_thread():
+            known = begin_with_baselines(search, BASELINES)
+            if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
+                references = {name: known[name] for name in REFERENCES if name in known}
+                learner = self.learner([problem], seed, [Start(references or known, search.best)])
+                if self.policy:
+                    loaded = NetworkPolicy.load(Path(self.policy), Placeto)
+                    load_network(learner.network, network_arrays(loaded.network))
+                _improve(search, learner, self.tune if self.policy else self.updates)
+            if self.polish:
+                polish(search)
+        return search.solution()
+
+    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> PlacetoLearner:
+        """A network with its graphs, ready for the first update."""
+        options = self._of_file() if self.policy else self
+        counts = {len(problem.cluster) for problem in problems}
+        if options.sight.one_hot and len(counts) > 1:
+            raise BadInput(
+                f"placeto with one output per device learns for one number of devices, got clusters of "
+                f"{sorted(counts)}; leave out one_hot and faithful"
+            )
+        tasks = [options._task(problem, start) for problem, start in zip(problems, starts, strict=True)]
+        known = [known_rows(task) for task in tasks]
+        network = options.network(max(counts, default=1), seed)
+        return PlacetoLearner(network, tasks, self._schooling(), options.sight, known, seed=seed)
+
+    def network(self, devices: int, seed: int) -> PlacetoNet:
+        """A network with random weights."""
+        sight = self.sight
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return PlacetoNet(
+                features=sight.width(devices),
+                device_features=sight.device_features,
+                devices=devices if sight.one_hot else 0,
+                parts=self.view.parts,
+                messages=self.messages,
+            )
+
+    def inputs(self, problem: Problem) -> tuple[Grouping, Inputs]:
+        """What the network sees of a problem before the first step."""
+        grouping = placed_groups(problem, most=self.groups or PRESETS[self.variant].groups)
+        return grouping, inputs_of(problem, grouping, self.view)
+
+    def network_options(self) -> dict[str, Any]:
+        """What a reader of the file needs to build the same network and to show it the same."""
+        names = ("variant", "groups", "messages", "split", "peers", "one_hot", "sum_pooling", "traversal")
+        return {name: getattr(self, name) for name in (*names, "start_times")}
+
+    def _of_file(self) -> Placeto:
+        """Options of the policy in the file."""
+        method = NetworkPolicy.load(Path(self.policy), Placeto).method
+        assert isinstance(method, Placeto)
+        return method
+
+    def _schooling(self) -> Schooling:
+        preset = PRESETS[self.variant].schooling
+        values = {name: getattr(preset, name) for name in preset.__dataclass_fields__}
+        values |= {
+            "episodes": self.episodes,
+            "updates": self.tune if self.policy else self.updates,
+            "learning_rate": self.learning_rate,
+            "alarm": preset.alarm and self.alarm,
+            "algorithm": self.algorithm or preset.algorithm,
+            "returns": self.returns or preset.returns,
+            "kl": self.kl,
+        }
+        return Schooling(**values)
+
+    def _task(self, problem: Problem, start: Start) -> Task:
+        grouping, inputs = self.inputs(problem)
+        return Task(
+            name=problem.graph.name,
+            problem=problem,
+            grouping=grouping,
+            inputs=inputs,
+            scorer=Scorer(problem, grouping, threads=self.threads),
+            reward=Reward("log", start.reference_seconds(problem)),
+            known=start.known,
+            bound_seconds=best_bound(problem).seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlacetoPolicy:
+    """A trained network, ready to improve placements of problems it may never have seen."""
+
+    loaded: NetworkPolicy
+    name: str = field(default="placeto", init=False)
+
+    @staticmethod
+    def load(path: Path) -> PlacetoPolicy:
+        """Read a policy; a damaged or foreign file is BadInput."""
+        return PlacetoPolicy(NetworkPolicy.load(path, Placeto))
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """What the head says about the number of devices."""
+        return self.loaded.unsupported(problem)
+
+    def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
+        """The best of argmax sweeps first, then the best placement of one sampled episode each."""
+        method = self.loaded.method
+        assert isinstance(method, Placeto)
+        with one_thread():
+            learner = method.learner([problem], seed, [Start.of(problem)])
+            load_network(learner.network, network_arrays(self.loaded.network))
+            task = learner.tasks[0]
+            rows, log_p = [learner.greedy(task)[None, :]], [0.0]
+            if samples > 1:
+                found = sampled(learner, samples - 1, seed)
+                rows.append(found[0])
+                log_p += found[1].tolist()
+        return Proposal(task.grouping.lift(np.concatenate(rows)), np.array(log_p), greedy=0)
+
+
+def sampled(learner: PlacetoLearner, count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """(best placements [episode, group], log p of the choices [episode]) of sampled episodes from random starts."""
+    task = learner.tasks[0]
+    rng = np.random.default_rng((seed, 2**32))
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    starts = random_rows(task, rng, count)
+    nobody = np.zeros(count, dtype=bool)
+    episodes = learner.walks[0].run(learner.network, starts, generator, greedy=nobody, keep=False)
+    log_p = torch.stack(episodes.log_p).sum(dim=0).double().numpy() if episodes.log_p else np.zeros(count)
+    return episodes.best_rows, log_p
+
+
+def known_rows(task: Task) -> NDArray[np.uint8]:  # [start, group]
+    """Placements that episodes begin at: single device, contiguous blocks, list scheduling."""
+    inputs: Inputs = task.inputs
+    allowed, seconds = inputs.allowed, inputs.seconds.astype(np.float64)
+    total = np.where(allowed, seconds, np.inf).sum(axis=0)
+    runs = allowed.sum(axis=0) - 1e-9 * np.where(
+        np.isfinite(total), total / max(float(seconds.sum()), 1e-30), 0.0
+    )
+    single = int(np.argmax(runs)) if runs.size else 0  # runs the most groups; the fastest of such
+    other = np.where(allowed, seconds, np.inf).argmin(axis=1)
+    rows = [np.where(allowed[:, single], single, other)]
+    weight = np.cumsum(inputs.fastest[inputs.order].astype(np.float64))
+    block = np.zeros(inputs.groups, dtype=np.int64)
+    share = (weight - inputs.fastest[inputs.order] / 2) / max(
+        float(weight[-1]) if weight.size else 0.0, 1e-30
+    )
+    block[inputs.order] = np.minimum((share * inputs.devices).astype(np.int64), inputs.devices - 1)
+    rows.append(np.where(allowed[np.arange(inputs.groups), block], block, other))
+    heft = solver("heft")
+    if inputs.groups and heft.unsupported(task.problem) is None:
+        try:
+            found = heft.solve(task.problem, Budget(evaluations=1), 0)
+        except Infeasible:
+            pass
+        else:
+            task.scorer.evaluations += found.evaluations
+            rows.append(task.grouping.lower(found.placement.devices).astype(np.int64))
+    return np.stack(rows).astype(np.uint8)
+
+
+def _improve(search: Search, learner: PlacetoLearner, updates: int) -> None:
+    """Updates on one problem, then argmax sweeps, and for a policy without updates sampled episodes."""
+    task, groups = learner.tasks[0], learner.tasks[0].grouping.count
+    counted = 0
+
+    def handed_over(found_by: str) -> None:
+        nonlocal counted
+        adopt_task(search, task, task.scorer.evaluations - counted, found_by)
+        counted = task.scorer.evaluations
+
+    def left() -> int | None:
+        return search.remaining_evaluations
+
+    handed_over("placeto start")
+    while learner.version < updates and not search.done:
+        room = left()
+        if room is not None and room < learner.evaluations_per_update:
+            break
+        learner.update()
+        handed_over("placeto step")
+    room = left()
+    if room is not None and room < groups + 1:
+        return
+    row, greedy = learner.evaluated(task, limit=room)
+    task.greedy_seconds, task.greedy_devices = greedy, len(np.unique(row))
+    handed_over("placeto argmax")
+    room = left()
+    if not learner.version and (room is None or room > groups):
+        most = SAMPLED_EPISODES if room is None else min(SAMPLED_EPISODES, room // (groups + 1))
+        sampled(learner, most, search.seed)
+        handed_over("placeto step")
+    fallen = "; collapsed onto one device" if learner.version and collapsed(task) else ""
+    search.notes.append(
+        f"placeto: {learner.version} updates, {task.scorer.evaluations} evaluations, best step "
+        f"{told(task.scorer.best_seconds)}, argmax {told(greedy)}{fallen}"
+    )
