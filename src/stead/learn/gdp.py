@@ -132,6 +132,7 @@ class GDP:
     updates: int = 300  # without a policy
     samples: int = 0  # per update; 0: those of the variant
     imitation: int = 100  # of the updates, that copy a construction before anything else; corrected only
+    copies: str = ",".join(CONSTRUCTIONS)  # solvers of which imitation takes the best
     learning_rate: float = 1e-3
     hidden: int = 64
     rounds: int = 3
@@ -294,7 +295,9 @@ class GDP:
         """A problem with its reward and, unless it is learnt from scratch, a placement to begin with."""
         grouping, inputs = self.inputs(problem)
         scorer = Scorer(problem, grouping, threads=self.threads)
-        target = target_of(problem, grouping, scorer, start) if preset.corrected and self._has_prior else None
+        target = None
+        if preset.corrected and self._has_prior:
+            target = target_of(problem, grouping, scorer, self.copies.split(",") if self.copies else [], start)
         return Task(
             name=problem.graph.name,
             problem=problem,
@@ -313,14 +316,14 @@ class GDP:
 
 
 def target_of(
-    problem: Problem, grouping: Grouping, scorer: Scorer, start: Start
+    problem: Problem, grouping: Grouping, scorer: Scorer, names: Sequence[str], start: Start
 ) -> NDArray[np.int64] | None:  # [unit]
     """The best construction that uses several devices; a single device only where that is clearly better.
 
     Copying a single device teaches nothing about where to cut, so a placement a little slower is preferred.
     """
     given = [] if start.best is None else [start.best]
-    for name in CONSTRUCTIONS:
+    for name in names:
         try:
             given.append(solver(name).solve(problem, Budget(), 0).placement.devices)
         except Infeasible:
