@@ -122,7 +122,7 @@ def inputs_of(problem: Problem, grouping: Grouping, view: View) -> Inputs:
         .contiguous(),
         has=torch.from_numpy(np.asarray(near.any(axis=2), dtype=np.float32)[:, None, None, :]),
         reach=torch.from_numpy(_rows(np.stack(sets)) if view.mean else np.stack(sets).astype(np.float32)),
-        room=memory_room(problem, grouping),
+        room=memory_room(problem, grouping.group),
         first=first,
         by_group=by_group,
     )
