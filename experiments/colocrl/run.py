@@ -44,7 +44,7 @@ def study(folder: Path, *, quick: bool) -> Study:
         {name: 100 if quick else limit for name, limit in EVALUATIONS.items()},
         VARIANTS,
         seeds=range(1) if quick else range(5),
-        few=("colocrl, faithful",),
+        few=("colocrl, faithful", *(name for name in VARIANTS if "without" in name)),
         polished="colocrl",
     )
 

@@ -39,6 +39,9 @@ def place(
             metavar="FILE", help="A policy of `stead train`, for the solver that it was trained for."
         ),
     ] = None,
+    fine_tune: Annotated[
+        int | None, typer.Option(metavar="N", help="Updates on this model that go on from the policy.")
+    ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     evaluations: Annotated[int | None, typer.Option(help="Placements to score at most.")] = None,
     seed: options.Seed = 0,
@@ -59,8 +62,9 @@ def place(
     reading = options.model_options(batch, context, phase, read)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     constraints = options.constraints_from(pin, forbid, colocate)
-    given = options.settings("--set", settings)
-    chosen = solver_named(solver, **({**given, "policy": policy} if policy else given))
+    given: dict[str, Any] = options.settings("--set", settings)
+    given.update({key: value for key, value in (("policy", policy), ("fine_tune", fine_tune)) if value})
+    chosen = solver_named(solver, **given)
     names = [objective] if objective else ["latency", "throughput"]
     goals = [
         options.objective_from(name, execution, dispatch, load, microbatches, schedule) for name in names
