@@ -25,7 +25,7 @@ INSTANCES = (
     Instance("Inception-v3 on 2 devices", "zoo:inception-v3?phase=train", 2),
     Instance("GNMT-2 on 2 devices, tight memory", "zoo:gnmt-2?phase=train", 2, room=1.3),
 )
-EVALUATIONS = dict(zip((one.name for one in INSTANCES), (2000, 2000, 800), strict=True))
+EVALUATIONS = dict(zip((one.name for one in INSTANCES), (2000, 1000, 400), strict=True))
 VARIANTS = {
     "colocrl": ColocRL(),
     "colocrl, learning rate 0": ColocRL(learning_rate=0.0),

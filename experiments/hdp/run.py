@@ -22,7 +22,7 @@ INSTANCES = (
     Instance("Inception-v3 on 2 devices", "zoo:inception-v3?phase=train", 2),
     Instance("GNMT-2 on 2 devices, tight memory", "zoo:gnmt-2?phase=train", 2, room=1.3),
 )
-EVALUATIONS = dict(zip((one.name for one in INSTANCES), (1000, 1000, 600), strict=True))
+EVALUATIONS = dict(zip((one.name for one in INSTANCES), (1000, 600, 300), strict=True))
 VARIANTS = {
     "hdp": HDP(),
     "hdp, learning rate 0": HDP(learning_rate=0.0),
