@@ -26,6 +26,7 @@ from stead.problem import Placement, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, solver
+from stead.solvers.climb import climb_to_fit
 from stead.solvers.rules import started
 from stead.solvers.search import LocalSearch, schedule_of
 
@@ -120,8 +121,14 @@ class PolicySolver:
         return search.solution()
 
 
-def solve_by_learning(method: Learns, problem: Problem, budget: Budget, seed: int) -> Solution:
-    """Train on the problem until the updates are done or the budget is spent; best of everything that was scored."""
+def solve_by_learning(
+    method: Learns, problem: Problem, budget: Budget, seed: int, *, after: Sequence[str] = ()
+) -> Solution:
+    """Train on the problem until the updates are done or the budget is spent; best of everything that was scored.
+
+    Solvers named in `after` may use what is left of the budget. Should nothing fit, what misses memory by the least is
+    climbed from until it does.
+    """
     search = started(method, problem, budget, seed)
     with search.interruptible(), one_thread():
         known = begin_with_baselines(search, BASELINES)
@@ -129,6 +136,11 @@ def solve_by_learning(method: Learns, problem: Problem, budget: Budget, seed: in
             references = {name: known[name] for name in REFERENCES if name in known}
             start = Start(references or known, search.best)
             _learn(search, method, method.learner([problem], seed, [start]))
+        for name in after:
+            if not search.done:
+                search.try_solver(solver(name))
+        if search.best is None:
+            climb_to_fit(search)
         if method.polish:
             polish(search)
     return search.solution()
@@ -202,6 +214,7 @@ def slowest_single(problem: Problem) -> float:
 def _learn(search: Search, method: Learns, learner: Trainee) -> None:
     """Updates on one problem, each handed to the search."""
     task, counted = learner.tasks[0], 0
+    search.notes.extend(task.notes)
     while learner.version < method.updates and not search.done:
         left = search.remaining_evaluations
         if left is not None and left < learner.evaluations_per_update:

@@ -64,6 +64,7 @@ class Task:
     average: float | None = None  # the moving average of rewards
     greedy_seconds: float = math.inf  # of the last greedy placement
     greedy_devices: int = 0  # that it uses
+    notes: tuple[str, ...] = ()  # what a reader of the result should know
     classes: NDArray[np.int64] = field(init=False)  # [device]
 
     def __post_init__(self) -> None:
