@@ -366,6 +366,7 @@ REGISTRY: dict[str, str] = {
     "hdp": "stead.learn.hdp:HDP",
     "gdp": "stead.learn.gdp:GDP",
     "placeto": "stead.learn.placeto:Placeto",
+    "hsdag": "stead.learn.hsdag:HSDAG",
 }
 ENTRY_POINTS = "stead.solvers"
 
