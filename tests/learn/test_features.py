@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 
@@ -30,6 +31,7 @@ from stead.learn.symmetry import canonical, device_classes
 from stead.learn.tasks import Elites
 from stead.loading import load
 from stead.problem import Latency, Problem
+from stead.sim import simulate_many
 from stead.testing import tiny_problem, two_towers
 from stead.transform import colocate, single_groups
 from stead.workloads import names
@@ -224,3 +226,27 @@ def test_a_proposal_is_checked() -> None:
         Proposal(np.zeros((2, 3), dtype=np.uint8), np.zeros(1))
     with pytest.raises(ValueError, match="uint8"):
         Proposal(np.zeros((2, 3), dtype=np.int64), np.zeros(2))  # type: ignore[arg-type]
+
+
+def test_a_runtime_that_fails_now_and_then_ends_nothing() -> None:  # C14
+    problem = grid(steps=3)
+    grouping = placed_groups(problem)
+    simulated = Scorer(problem, grouping)
+    rows = np.random.default_rng(0).integers(0, 2, (60, grouping.count)).astype(np.uint8)
+    honest = simulated.score(rows).seconds
+    calls = 0
+
+    def runtime(placements: NDArray[np.uint8]) -> NDArray[np.float64]:
+        nonlocal calls
+        calls += 1
+        if calls % 10 == 0:
+            raise TimeoutError("the device did not answer")
+        return simulate_many(problem, placements).seconds
+
+    measured = Scorer(problem, grouping, evaluate=runtime).score(rows)
+    assert np.array_equal(measured.seconds, honest)  # tried again, every time
+    broken = Scorer(problem, grouping, evaluate=lambda placements: np.full(len(placements), np.nan))
+    scored = broken.score(rows)
+    assert not scored.feasible.any()
+    assert broken.best is None
+    assert np.isfinite(Reward("sqrt", 1.0).of(scored, broken.worst_seconds)).all()
