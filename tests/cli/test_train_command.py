@@ -62,3 +62,16 @@ def test_a_damaged_policy_is_one_line_and_exit_code_2(
 def test_a_solver_that_does_not_learn_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["train", "single", "--graphs", GRAPH, "--devices", "2x 3090"]) == 2
     assert "does not learn" in capsys.readouterr().err
+
+
+def test_a_policy_for_some_graphs_and_devices_is_used_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graphs = ["--graphs", "zoo:towers", "--graphs", "zoo:inception_like?blocks=2,seed=3"]
+    train = ["train", "placeto", *graphs, "--devices", "2x 3090", "--updates", "2", "--set", "episodes=2"]
+    assert exit_code([*train, "-o", "p.safetensors", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["graphs"]) == 2
+    place = ["place", "zoo:inception_like?blocks=2,seed=5", "--devices", "3x 3090", "--objective", "latency"]
+    assert exit_code([*place, "--solver", "placeto", "--policy", "p.safetensors", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["solver"] == "placeto"
