@@ -37,7 +37,7 @@ and limits on peers are not there. At most 2,000 groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -199,7 +199,8 @@ class Placeto:
         tasks = [options._task(problem, start) for problem, start in zip(problems, starts, strict=True)]
         known = [known_rows(task) for task in tasks]
         network = options.network(max(counts, default=1), seed)
-        return PlacetoLearner(network, tasks, self._schooling(), options.sight, known, seed=seed)
+        schooling = self._schooling(options.variant)
+        return PlacetoLearner(network, tasks, schooling, options.sight, known, seed=seed)
 
     def network(self, devices: int, seed: int) -> PlacetoNet:
         """A network with random weights."""
@@ -225,13 +226,13 @@ class Placeto:
         return {name: getattr(self, name) for name in (*names, "start_times")}
 
     def _of_file(self) -> Placeto:
-        """Options of the policy in the file."""
+        """Options of the policy in the file; how many threads simulate is not one of them."""
         method = NetworkPolicy.load(Path(self.policy), Placeto).method
         assert isinstance(method, Placeto)
-        return method
+        return replace(method, threads=self.threads)
 
-    def _schooling(self) -> Schooling:
-        preset = PRESETS[self.variant].schooling
+    def _schooling(self, variant: str) -> Schooling:
+        preset = PRESETS[variant].schooling
         values = {name: getattr(preset, name) for name in preset.__dataclass_fields__}
         values |= {
             "episodes": self.episodes,
