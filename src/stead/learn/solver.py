@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -157,8 +157,8 @@ def train_policy(
 ) -> Trainee:
     """Train a method on problems and write its policy with log and curve."""
     with one_thread():
-        if is_dataclass(method) and hasattr(method, "updates"):  # what a rate or a weight is at the end of
-            method = replace(method, updates=run.updates)  # type: ignore[type-var]
+        if any(option.name == "updates" for option in fields(method)):  # a rate may fall until the last of them
+            method = replace(method, updates=run.updates)
         learner: Trainee = method.learner(problems, seed, [Start.of(problem) for problem in problems])
         for task, name in zip(learner.tasks, names, strict=True):
             task.name = name
