@@ -153,6 +153,16 @@ def test_bounds_are_named_once_and_say_what_they_assume() -> None:
     assert found[0].seconds == max(bound.seconds for bound in found)
 
 
+def test_bounds_found_in_a_hurry_are_none_that_more_time_would_refute() -> None:
+    one, other = two_towers(), two_towers()
+    assert lower_bounds(one, seconds=0.0)[0].seconds <= lower_bounds(other)[0].seconds
+
+
+def test_bounds_of_a_problem_are_found_once() -> None:
+    problem = two_towers()
+    assert lower_bounds(problem) is lower_bounds(problem, seconds=1.0)
+
+
 def test_too_little_memory_in_all_is_proved_infeasible() -> None:
     with pytest.raises(Infeasible, match="weights need") as caught:
         lower_bounds(heavy_chain(25).with_memory("slow", 10))

@@ -11,7 +11,9 @@ it above one. core/window_bounds.h and core/heads.h have the proofs of what wind
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,8 @@ from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
 from stead.sim.ways import TICKS_PER_SECOND
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
-FARTHEST = 512  # operators to look at from one
+LOOKS_PER_SECOND = 8_000_000
+FARTHEST, NEAREST = 512, 16  # operators to look at from one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +39,37 @@ class Bound:
     assumes: str
 
 
-def lower_bounds(problem: Problem) -> tuple[Bound, ...]:
-    """Every bound that holds for the objective, largest first; Infeasible if memory provably cannot suffice."""
+_KNOWN: WeakKeyDictionary[Problem, tuple[int, tuple[Bound, ...]]] = WeakKeyDictionary()  # looks, bounds
+
+
+def lower_bounds(problem: Problem, *, seconds: float = math.inf) -> tuple[Bound, ...]:
+    """Every bound that holds for the objective, largest first; Infeasible if memory provably cannot suffice.
+
+    With about so many seconds for them, those that look far may be smaller. A problem is never asked twice: what was
+    found with as much time or more is given again.
+    """
+    looks = int(min(LOOKS, seconds * LOOKS_PER_SECOND))
+    known = _KNOWN.get(problem)
+    if known is None or known[0] < looks:
+        known = _KNOWN[problem] = looks, _found(problem, looks)
+    return known[1]
+
+
+def _found(problem: Problem, looks: int) -> tuple[Bound, ...]:
     if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, Placeto):
         return ()
     table = _Table.of(problem)
     table.check_memory(problem)
     found = [
         _path(problem), _runs(problem), _path_in_memory(problem, table), _work(problem, table),
-        _largest(problem, table), *_windows(problem, table),
+        _largest(problem, table), *_windows(problem, table, looks),
     ]  # fmt: skip
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
 
-def best_bound(problem: Problem) -> Bound:
+def best_bound(problem: Problem, *, seconds: float = math.inf) -> Bound:
     """The largest of `lower_bounds`; zero with an empty name if none applies."""
-    found = lower_bounds(problem)
+    found = lower_bounds(problem, seconds=seconds)
     return found[0] if found else Bound("", 0.0, "nothing is proved for this objective")
 
 
@@ -126,7 +144,7 @@ def _longest_path(problem: Problem, *, host: bool) -> float:
     return float(earliest.max()) / TICKS_PER_SECOND if len(earliest) else 0.0
 
 
-def _windows(problem: Problem, table: _Table) -> tuple[Bound, ...]:
+def _windows(problem: Problem, table: _Table, looks: int) -> tuple[Bound, ...]:
     """Paths that must also pass crowds, and all that must happen between two moments."""
     objective = problem.objective
     if isinstance(objective, Latency):
@@ -136,7 +154,9 @@ def _windows(problem: Problem, table: _Table) -> tuple[Bound, ...]:
         return ()
     if not len(problem.graph):
         return ()
-    reach = min(FARTHEST, max(16, LOOKS // len(problem.graph)))
+    reach = min(FARTHEST, looks // len(problem.graph))
+    if looks == LOOKS:
+        reach = max(NEAREST, reach)
     path, window, head, tail = _native.window_bounds(problem.native, table.weight_bytes, table.repeat, reach)
     return (
         Bound(

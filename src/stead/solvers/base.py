@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadInput, Infeasible, MissingExtra, did_you_mean
 from stead.problem import Order, Placement, Problem
-from stead.sim import Scores, Shortfall, simulate, simulate_many
+from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
 
+BOUND_SHARE = 0.1  # of a time limit, for bounds
 Replicas = tuple[tuple[int, ...], ...]  # groups of devices that share a stage, the one with operators first
 
 
@@ -257,6 +258,12 @@ class Search:
             self.bound_seconds, self.bound_name = seconds, name
             if self.best is not None:
                 self._note_improvement()
+
+    def relax(self) -> None:
+        """Raise the bound to the best one that holds whatever the placement, with a small share of the time."""
+        limit = self.budget.seconds
+        bound = best_bound(self.problem, seconds=math.inf if limit is None else BOUND_SHARE * limit)
+        self.raise_bound(bound.seconds, bound.name)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.split import Split
 
@@ -38,8 +37,7 @@ class Climb:
         """Climb from the best contiguous split."""
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             search.try_solver(Split())
             climb(search, patience=self.patience)
         return search.solution()

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution
 
 Used = tuple[int, ...]  # how many devices of each class are taken
@@ -46,8 +45,7 @@ class Split:
         """Score the best split of each order."""
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             for order in _orders(problem):
                 if search.done:
                     break

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Problem
 from stead.sim import simulate_many
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.reduction import not_balanced, steady_load
 from stead.solvers.rules import started
@@ -58,8 +57,7 @@ class Anneal:
         """Start from contiguous stages, then anneal in rounds that grow."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             _start(search)
             self.improve(search)
         return search.solution()

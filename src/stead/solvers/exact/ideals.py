@@ -24,7 +24,6 @@ from stead import _native
 from stead.errors import BadInput
 from stead.problem import Placement, Problem
 from stead.sim import Shortfall, simulate
-from stead.sim.bounds import best_bound
 from stead.sim.replication import sync_ticks_per_byte
 from stead.sim.ways import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution
@@ -64,8 +63,7 @@ class LinearDP:
         """Offer the best cut of every order."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             reduced = reduce(problem)
             cut_orders(search, reduced, seed=seed, drawn=max(0, self.orders - 6))
         return search.solution()
@@ -106,8 +104,7 @@ class Ideals:
         search = started(self, problem, budget, seed, scope=scope)
         with search.interruptible():
             if self.replicas == 1:  # bounds of placements know nothing of sharing
-                bound = best_bound(problem)
-                search.raise_bound(bound.seconds, bound.name)
+                search.relax()
             reduced = reduce(problem, merge=self.merge)
             sharing = sharing_options(reduced, self.replicas)
             best_ticks = cut_orders(

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Latency, Placement, Placeto, Problem
 from stead.sim import simulate
-from stead.sim.bounds import best_bound
 from stead.sim.reference_tables import IMPOSSIBLE, Tables
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.limits import limited
@@ -74,8 +73,7 @@ class LatencyCp:
         """Start from quick constructions, then solve programs until nothing better is left."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             left = search.remaining_evaluations
             with limited(search, seconds=self.program_seconds / 4, evaluations=left and left // 2):
                 search.try_solver(Auto(exhaustive_below=0, patience=2048))

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Problem
-from stead.sim.bounds import best_bound
 from stead.sim.reference_offload import pieces
 from stead.sim.reference_tables import Tables
 from stead.solvers.base import Budget, Search, Solution
@@ -72,8 +71,7 @@ class LatencyMip:
         """Start from linear orders, then solve the program."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             search.try_solver(OffloadLinear())
             if not search.done and self.subgraphs == 1:
                 self._look_at_ideals(search)

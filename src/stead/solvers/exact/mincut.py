@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Latency, Placeto, Problem
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.baselines import FitMemory
 from stead.solvers.climb import climb_to_fit
@@ -60,8 +59,7 @@ class MinCut:
         """Cut, exchange, and if that does not prove the answer, solve the program."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             costs = SequentialCosts.of(problem)
             found = _best_by_exchange(search, costs)
             if not search.done and search.best is None:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Latency, Problem, Throughput
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.climb import climb_to_fit
 from stead.solvers.exact.ideals import Ideals
@@ -147,8 +146,7 @@ class OffloadLinear:
         """Constructions first, then linear orders, then local search."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             reduced = reduced_calls(problem)
             search.offer(_on_hosts(reduced), found_by="all on CPU")
             search.try_solver(GreedyOffload())

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from stead.errors import Infeasible
 from stead.graph_arrays import distinct_pairs
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Search
 from stead.solvers.exact.ideals import cut_orders
 from stead.solvers.exact.reduction import Reduced
@@ -19,7 +18,7 @@ DRAWN = 10  # random orders to cut, besides the usual ones
 
 def start_in_stages(search: Search, reduced: Reduced) -> None:
     """Begin with the best cut of several orders of the reduced problem."""
-    _raise_quick_bound(search)
+    search.relax()
     cut_orders(search, reduced, seed=search.seed, drawn=DRAWN)
 
 
@@ -27,18 +26,13 @@ def start_anywhere(search: Search, moves: int) -> None:
     """Begin with what annealing makes of contiguous stages in so many moves, and in part of the budget."""
     from stead.solvers.exact.anneal import Anneal
 
-    _raise_quick_bound(search)
+    search.relax()
     share = search.rest_of_budget(ANNEALING_SHARE)
     try:
         search.adopt(Anneal(moves=moves, threads=1).solve(search.problem, share, search.seed))
     except Infeasible as error:
         if error.placement is not None:
             search.offer(error.placement, found_by="anneal")
-
-
-def _raise_quick_bound(search: Search) -> None:
-    bound = best_bound(search.problem)
-    search.raise_bound(bound.seconds, bound.name)
 
 
 def stages_of(
