@@ -334,3 +334,8 @@ def test_a_fixed_bias_builds_one_variant() -> None:
 def test_a_latency_answer_carries_its_order() -> None:
     found = Heft(bias=1.0).solve(two_towers(), ONE)
     assert isinstance(found.placement.order, ProgramOrder)
+
+
+def test_equal_devices_have_one_average() -> None:
+    found = Heft().solve(two_towers(), Budget())
+    assert found.evaluations == Heft(average="mean").solve(two_towers(), Budget()).evaluations

@@ -25,7 +25,7 @@ from stead.solvers.schedules import Schedule, groupings, offer_fitting, offer_sc
 AVERAGES = ("mean", "min", "best")
 BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
 AT_ONCE = 4  # variants between two looks at the clock
-OFFERED = 4  # of the variants for latency, whose length the core already knows
+OFFERED = 6  # of the variants for latency, whose length the core already knows
 NO_LIMIT = 2**62
 MOST_RETRIES = 3
 
@@ -67,18 +67,19 @@ class _ListRule(ABC):
         return None
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
-        """Score the best of all variants."""
+        """Build all variants, score the most promising ones."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            least: tuple[int, Schedule] | None = None
+            found: list[tuple[int, Schedule]] = []
             for unit_of, foresight in self._groupings(problem):
-                if least is not None and search.done:
+                if found and search.done:
                     break
-                for ticks, schedule in self._built(search, unit_of, foresight):
-                    if least is None or ticks < least[0]:
-                        least = ticks, schedule
-            if least is not None and search.best is None and not search.done:
-                self._make_fit(search, least[1], tied_units(problem))
+                found += self._built(search, unit_of, foresight, anything=not found)
+            ranked = _distinct(sorted(found, key=lambda pair: pair[0]))
+            for _, schedule in ranked[:OFFERED] if isinstance(problem.objective, Latency) else ranked:
+                offer_schedule(search, schedule)
+            if ranked and search.best is None and not search.done:
+                self._make_fit(search, ranked[0][1], tied_units(problem))
         return search.solution()
 
     def _groupings(self, problem: Problem) -> Iterator[tuple[NDArray[np.int32], float]]:
@@ -90,20 +91,19 @@ class _ListRule(ABC):
                 yield unit_of, 1.0
 
     def _built(
-        self, search: Search, unit_of: NDArray[np.int32], foresight: float
+        self, search: Search, unit_of: NDArray[np.int32], foresight: float, *, anything: bool
     ) -> list[tuple[int, Schedule]]:
-        """(length, schedule) of every variant that there was time for; the best ones have been offered."""
+        """(length, schedule) of every variant that there was time for; of some in any case if they are the first."""
         problem = search.problem
         variants = [(*variant[:4], foresight) for variant in self.variants()]
+        if _are_alike(problem):
+            variants = [variant for variant in variants if variant[2] == variants[0][2]]
         limit = _usable(problem) if self.keeps_memory else np.full(len(problem.cluster), NO_LIMIT)
         found: list[tuple[int, Schedule]] = []
         for begin in range(0, len(variants), AT_ONCE):
-            if found and search.done:
+            if search.done and (found or not anything):
                 break
             found += _schedules(problem, unit_of, variants[begin : begin + AT_ONCE], limit)
-        distinct = _distinct(sorted(found, key=lambda pair: pair[0]))
-        for _, schedule in distinct[:OFFERED] if isinstance(problem.objective, Latency) else distinct:
-            offer_schedule(search, schedule)
         return found
 
     def _make_fit(self, search: Search, schedule: Schedule, unit_of: NDArray[np.int32]) -> None:
@@ -232,6 +232,12 @@ class DfsSticky(_ListRule):
     def variants(self) -> list[Variant]:
         """Every bias."""
         return [("dfs-sticky", bias, "mean", True, 0.0) for bias in _biases(self.bias)]
+
+
+def _are_alike(problem: Problem) -> bool:
+    """Whether all devices take the same time for everything, so that all averages are the same."""
+    seconds = problem.costs.seconds
+    return bool((seconds == seconds[:, :1]).all() and problem.allowed.all())
 
 
 def _biases(bias: float) -> tuple[float, ...]:
