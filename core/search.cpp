@@ -166,16 +166,15 @@ public:
     }
 
     SearchResult run() {
-        const Clock::time_point begin = Clock::now();
+        begin_ = Clock::now();
         crew_.run(items_, [&](std::int64_t i) { start(i); });
         rank();
         for (int round = 0; round < options_.rounds; ++round) {
-            const double used = std::chrono::duration<double>(Clock::now() - begin).count();
-            if (used >= options_.seconds || work() >= options_.budget) break;
-            const double rest = options_.seconds - used;
-            const double seconds = timed() ? rest / (options_.rounds - round) / per_thread() : rest;
+            const double rest = seconds_left();
+            if (rest <= 0.0 || work() >= options_.budget) break;
+            const double share = rest / (options_.rounds - round) / per_thread();
             const std::int64_t left = (options_.budget - work()) / (options_.rounds - round) / std::ssize(alive_);
-            crew_.run(std::ssize(alive_), [&](std::int64_t i) { climb(alive_[i], round, left, seconds); });
+            crew_.run(std::ssize(alive_), [&](std::int64_t i) { climb(alive_[i], round, left, share); });
             rank();
             note_round();
             if (round + 1 < options_.rounds) exchange();
@@ -184,6 +183,10 @@ public:
     }
 
 private:
+    double seconds_left() const {
+        return options_.seconds - std::chrono::duration<double>(Clock::now() - begin_).count();
+    }
+
     /// Whether only the clock ends the search: then each round has its share of the time.
     bool timed() const { return options_.budget >= unlimited_work; }
 
@@ -202,11 +205,12 @@ private:
         climbers_[i]->load(starts_.devices.data() + row, starts_.orders.data() + row);
     }
 
-    void climb(std::int64_t item, int round, std::int64_t work, double seconds) {
+    void climb(std::int64_t item, int round, std::int64_t work, double share) {
+        const double left = std::max(0.0, seconds_left());
         // Every other round of an item is hill climbing; annealing starts colder from round to round.
         const bool anneals = (item + round) % 2 == 1;
         climbers_[item]->run({.work = std::max<std::int64_t>(1, work),
-                              .seconds = seconds,
+                              .seconds = timed() ? std::min(share, left) : left,
                               .timed = timed(),
                               .warmth = anneals ? std::ldexp(options_.warmth, -(round / 2)) : 0.0,
                               .stopped = [this] { return crew_.stopped(); }});
@@ -246,6 +250,7 @@ private:
 
     const SearchOptions& options_;
     const SearchStarts& starts_;
+    Clock::time_point begin_;
     const std::int64_t operators_;
     const std::int64_t items_;
     SearchTables tables_;

@@ -8,25 +8,31 @@ placements only is not taken for one over all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from stead.problem import Latency, Placeto, Problem, Throughput
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, Solver, solver
 from stead.solvers.climb import climb
 from stead.solvers.exact.anneal import Anneal
-from stead.solvers.exact.limits import limited
+from stead.solvers.exact.limits import limited, limited_share
 from stead.solvers.exact.mincut import runs_in_turn
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.exhaustive import placement_count
+from stead.solvers.levels import descend
 from stead.solvers.schedules import Schedule
-from stead.solvers.search import LocalSearch, schedule_of
+from stead.solvers.search import WORK_PER_SECOND, LocalSearch, schedule_of
 
-MANY = 8_000  # operators beyond which constructions get more time than search
+MANY = 2_000  # operators beyond which constructions take so long that coarser graphs come before them
 LARGE = 20_000  # operators beyond which only what takes about linear time is tried
 HUGE = 200_000
 POOL = 10  # placements that search begins with; a good end may begin at a poor one
+LEAST_EFFORT = 800  # evaluations for each of them
+CONSTRUCTION_SHARE = 0.35  # of the time that is left, for all of them
+COARSE_SHARE = 0.5  # of the time that is left, for search on coarser graphs
+FIRST_SHARE = 0.6  # of the time that is left, for annealing before anything is to be proved
 STALLED = 1e-3  # improvement of a round, relative, below which it was in vain
 VAIN_ROUNDS = 3  # in a row, after which search ends
 CLOSE = 1e-4  # gap that is not worth more rounds
@@ -55,7 +61,7 @@ class Auto:
     """
 
     exhaustive_below: int = 20_000  # placements
-    effort: int = 10_000  # evaluations of the first round of search
+    effort: int = 40_000  # evaluations of the first round of search
     moves: int = 2_000_000  # of the first round of annealing
     patience: int = 4096  # placements without improvement before climbing ends
 
@@ -72,36 +78,87 @@ class Auto:
         """Return the best placement any member finds, with the best bound."""
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
-            found: list[Solution] = []
-            for step in self.steps_for(problem):
-                if search.done:
-                    break
-                solution = search.try_solver(step.solver(), share=step.share)
-                found += [solution] if solution is not None else []
-            self._improve(search, found)
+            search.relax()
+            found = _tried(search, _rules(problem))
+            coarse: list[Schedule] = []
+            if _searches_orders(problem) and len(problem.graph) > MANY:
+                coarse = descend(search, share=COARSE_SHARE, effort=self.effort // 2)
+            with limited_share(search, CONSTRUCTION_SHARE):
+                found += _tried(search, _constructions(problem))
+            found += _tried(search, self._exact(problem))
+            self._improve(search, found, coarse)
         return search.solution()
 
     def steps_for(self, problem: Problem) -> list[Step]:
-        """The members for a problem, in order."""
-        steps = [*_rules(problem), *_constructions(problem)]
-        if placement_count(problem) <= self.exhaustive_below:
-            steps.append(Step("exhaustive", options=(("max_placements", self.exhaustive_below),)))
-        return [*steps, *_exact(problem)]
+        """The members for a problem, in order; search comes last."""
+        return [*_rules(problem), *_constructions(problem), *self._exact(problem)]
 
-    def _improve(self, search: Search, found: list[Solution]) -> None:
+    def _exact(self, problem: Problem) -> list[Step]:
+        if placement_count(problem) > self.exhaustive_below:
+            return _exact(problem)
+        everything = Step("exhaustive", options=(("max_placements", self.exhaustive_below),))
+        return [everything, *_exact(problem)]
+
+    def _improve(self, search: Search, found: list[Solution], coarse: list[Schedule]) -> None:
         """Rounds of search that suit the objective, each twice as long; where there is none, hill climbing."""
         objective = search.problem.objective
         if isinstance(objective, Throughput) and objective.microbatches is None:
             for part in _rounds(search):
-                Anneal(moves=self.moves << part).improve(search, part=part)
+                with limited_share(search, 1.0 if part else FIRST_SHARE):
+                    Anneal(moves=self.moves << part).improve(search, part=part)
+                if part == 0:
+                    _tried(search, _proofs(search.problem))
             _prove_by_program(search)
         elif _searches_orders(search.problem) and search.best is not None:
-            for part in _rounds(search):
-                LocalSearch(effort=self.effort << part).improve(search, _pool(search, found), part=part)
+            self._search_orders(search, found, coarse)
         if not search.done and len(search.problem.graph) <= LARGE:
             climb(search, patience=self.patience)
+
+    def _search_orders(self, search: Search, found: list[Solution], coarse: list[Schedule]) -> None:
+        """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
+        ranked = sorted(found, key=lambda solution: solution.objective_seconds)
+        placements = list(dict.fromkeys(solution.placement for solution in ranked))[:POOL]
+        starts = [schedule_of(placement, "auto") for placement in placements]
+        best: list[Schedule] = []
+        for part in _rounds(search):
+            effort, pool = self.effort << part, best
+            with limited(search, seconds=_round_seconds(search, effort)):
+                if part % 2 == 0:
+                    if part or not coarse:
+                        coarse = descend(search, share=COARSE_SHARE, effort=effort // 2, part=part)
+                    pool = _in_turn(coarse, starts)[: _most_starts(search, effort)]
+                best = [*LocalSearch(effort=effort).improve(search, pool, part=part), *best][:POOL]
+
+
+def _tried(search: Search, steps: list[Step]) -> list[Solution]:
+    """What the members find, until the search is done."""
+    found: list[Solution] = []
+    for step in steps:
+        if search.done:
+            break
+        solution = search.try_solver(step.solver(), share=step.share)
+        found += [solution] if solution is not None else []
+    return found
+
+
+def _in_turn(one: list[Schedule], other: list[Schedule]) -> list[Schedule]:
+    """The first of both, the second of both, and so on."""
+    pairs = zip_longest(one, other)
+    return [schedule for pair in pairs for schedule in pair if schedule is not None]
+
+
+def _most_starts(search: Search, effort: int) -> int:
+    """As many as the time that is left suffices for."""
+    evaluations = min(effort, search.remaining_seconds * WORK_PER_SECOND / len(search.problem.graph))
+    return min(POOL, max(2, int(evaluations / LEAST_EFFORT)))
+
+
+def _round_seconds(search: Search, effort: int) -> float:
+    """How long a round may take: to the end if the next one, of twice the effort, could not end before."""
+    if search.budget.seconds is None:
+        return math.inf
+    seconds = effort * len(search.problem.graph) / WORK_PER_SECOND
+    return math.inf if search.remaining_seconds < 3 * seconds else 2 * seconds
 
 
 def _rounds(search: Search) -> Iterator[int]:
@@ -121,16 +178,15 @@ def _rules(problem: Problem) -> list[Step]:
 
 
 def _constructions(problem: Problem) -> list[Step]:
-    """Quick ways to build a placement from nothing."""
+    """Quick ways to build a placement from nothing, the best one first where time may be short."""
     if isinstance(problem.objective, Latency) and problem.objective.execution != "dataflow":
         return []
     if len(problem.graph) > HUGE:
-        return [Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft", 0.3)]
-    names = ["chunks", "dfs-sticky", "heft"]
-    if isinstance(problem.objective, Latency):
-        names += ["etf", "m-etf", "m-sct", "peft"]
-    most = 0.6 if len(problem.graph) > MANY else 0.3  # the larger the graph, the more constructions decide
-    return [*(Step(name, 0.2) for name in names), Step("multilevel", most)]
+        return [Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft")]
+    if _searches_orders(problem):
+        others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks"
+        return [Step("heft"), *(Step(name, 0.5) for name in others)]
+    return [*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel")]
 
 
 def _exact(problem: Problem) -> list[Step]:
@@ -143,10 +199,7 @@ def _exact(problem: Problem) -> list[Step]:
     if isinstance(objective, Throughput):
         if objective.microbatches is not None:
             return []
-        orders = 16 if problem.unit_count <= 3000 else 2
-        stages = [Step("linear-dp", 0.2, (("orders", orders),))]
-        proof = Step("ideals", 0.3, (("max_pairs", 100_000_000), ("orders", orders)))
-        return [*stages, proof] if problem.unit_count <= 3000 else stages
+        return [Step("linear-dp", 0.2, (("orders", 16 if problem.unit_count <= 3000 else 2),))]
     if objective.execution == "sequential":
         return [Step("mincut")]
     if objective.execution == "offload":
@@ -158,6 +211,13 @@ def _exact(problem: Problem) -> list[Step]:
     return [Step("latency-cp", 0.5)] if small else []
 
 
+def _proofs(problem: Problem) -> list[Step]:
+    """Solvers for full pipelines that take long to prove what search has often found before."""
+    if problem.unit_count > 3000:
+        return []
+    return [Step("ideals", 0.3, (("max_pairs", 100_000_000), ("orders", 16)))]
+
+
 def _searches_orders(problem: Problem) -> bool:
     objective = problem.objective
     return (
@@ -165,13 +225,6 @@ def _searches_orders(problem: Problem) -> bool:
         and objective.execution == "dataflow"
         and not isinstance(objective.policy, Placeto)
     )
-
-
-def _pool(search: Search, found: list[Solution]) -> list[Schedule]:
-    """The incumbent and the best different placements beside it, each with the order in which it runs."""
-    ranked = sorted(found, key=lambda solution: solution.objective_seconds)
-    placements = dict.fromkeys([search.solution().placement, *(solution.placement for solution in ranked)])
-    return [schedule_of(placement, "auto") for placement in list(placements)[:POOL]]
 
 
 def _prove_by_program(search: Search) -> None:

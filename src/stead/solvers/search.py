@@ -13,16 +13,16 @@ from stead import _native
 from stead.errors import BadInput, Infeasible
 from stead.problem import Latency, Placement, Placeto, Problem, ProgramOrder
 from stead.sim import simulate, simulate_many
-from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, solver, solver_names
 from stead.solvers.rules import started
 from stead.solvers.schedules import Schedule, offer_schedule, takes_orders
 
 STARTS = "heft,etf,chunks,split,even,balanced,single"
-LEAST_WORK = 30_000_000  # decoded operators that are not cut into slices: about a second
+WORK_PER_SECOND = 30_000_000  # operators that one thread decodes
+LEAST_SECONDS = 10.0  # that are not cut into slices unless memory may be short
 MOST_SLICES = 8  # of a budget in evaluations; what is left then is one
 SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
-LEAST_SECONDS = 2.0  # that are not cut into slices unless memory may be short
+UNLIMITED = 2**61  # work; then the clock shares out the time
 MOST_SHARE = 0.3  # of the time that is left, for one start
 POOL = 6
 ROUNDS, FEW_ROUNDS = 8, 3
@@ -68,8 +68,7 @@ class LocalSearch:
         """Improve the starts slice by slice until the budget is spent."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            bound = best_bound(problem)
-            search.raise_bound(bound.seconds, bound.name)
+            search.relax()
             self.improve(search, list(self._constructed(search)))
         return search.solution()
 
@@ -95,10 +94,13 @@ class LocalSearch:
         if search.best is None:
             yield from misfits
 
-    def improve(self, search: Search, pool: list[Schedule], *, part: int = 0) -> None:
-        """Run slices of the native search, each from what the one before left; `part` changes what is drawn."""
+    def improve(self, search: Search, pool: list[Schedule], *, part: int = 0) -> list[Schedule]:
+        """Run slices of the native search, each from what the one before left; what the last one left, best first.
+
+        `part` changes what is drawn.
+        """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
-            return
+            return pool
         room = _Room.of_weights(search.problem)
         most = search.evaluations + self.effort
         turn = 0
@@ -116,6 +118,7 @@ class LocalSearch:
                 room = room.tighter(search.problem, found[0])
             pool = [schedule for schedule, fit in zip(found, fits, strict=True) if fit] or pool
             turn += 1
+        return pool
 
     def _slice(self, search: Search, most: int, *, last: bool) -> tuple[int, float]:
         """(evaluations, seconds) until the next look at the incumbent; enough are left to score what is found."""
@@ -124,7 +127,7 @@ class LocalSearch:
         if search.remaining_evaluations is not None:
             limit = min(limit, search.remaining_evaluations)
         left = limit - 3 * POOL if limit > 6 * POOL else limit // 2
-        small = last or (whole and left * count <= LEAST_WORK)
+        small = last or (whole and left * count <= LEAST_SECONDS * WORK_PER_SECOND)
         evaluations = left if small else math.ceil(SLICE * left)
         seconds = math.inf
         if search.budget.seconds is not None:
@@ -137,12 +140,14 @@ class LocalSearch:
     ) -> tuple[list[Schedule], int]:
         """(states, work) of one slice."""
         problem = search.problem
-        devices, orders, _, _, work, _ = _native.search(
+        work = evaluations * len(problem.graph)
+        late = search.budget.evaluations is None and work > seconds * WORK_PER_SECOND
+        devices, orders, _, _, done, _ = _native.search(
             problem.native,
             problem.units,
             np.stack([schedule.devices for schedule in pool]),
             np.stack([schedule.order for schedule in pool]),
-            budget=evaluations * len(problem.graph),
+            budget=UNLIMITED if late else work,
             seconds=seconds,
             seed=drawn,
             threads=self.threads,
@@ -153,7 +158,7 @@ class LocalSearch:
             room_bytes=room.room_bytes,
         )
         found = [Schedule(row, order, "search") for row, order in zip(devices, orders, strict=True)]
-        return found, int(work)
+        return found, int(done)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 from stead.solvers.base import Search
+
+T = TypeVar("T", int, float)
 
 
 @contextmanager
 def limited(search: Search, *, seconds: float, evaluations: int | None = None) -> Iterator[None]:
     """Let a part of a search take at most so much longer and score at most so many more placements."""
     budget = search.budget
-    end = search.elapsed_seconds + seconds
+    end = search.elapsed_seconds + seconds if math.isfinite(seconds) else None
     most = None if evaluations is None else search.evaluations + max(1, evaluations)
     search.budget = replace(
         budget,
-        seconds=end if budget.seconds is None else min(end, budget.seconds),
+        seconds=_smaller(end, budget.seconds),
         evaluations=_smaller(most, budget.evaluations),
     )
     try:
@@ -26,6 +30,13 @@ def limited(search: Search, *, seconds: float, evaluations: int | None = None) -
         search.budget = budget
 
 
-def _smaller(first: int | None, second: int | None) -> int | None:
+def limited_share(search: Search, share: float) -> AbstractContextManager[None]:
+    """Let a part of a search take at most a share of what is left of the budget."""
+    left = search.rest_of_budget(share)
+    seconds = math.inf if left.seconds is None else left.seconds
+    return limited(search, seconds=seconds, evaluations=left.evaluations)
+
+
+def _smaller(first: T | None, second: T | None) -> T | None:
     given = [limit for limit in (first, second) if limit is not None]
     return min(given, default=None)

@@ -1,0 +1,100 @@
+"""Search on graphs of clusters, from coarse to fine: what `auto` begins its search of large orders with.
+
+Each level has half as many clusters as the one below. On the coarsest one constructions are cheap and one move of a
+search changes much; what it finds is handed down as devices and order, beside what constructions find there, and the
+search goes on with smaller pieces. The level of single operators is left to the caller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from stead.problem import Problem
+from stead.solvers.base import Budget, Search, solver
+from stead.solvers.exact.limits import limited_share
+from stead.solvers.schedules import Schedule, offer_schedule
+from stead.solvers.search import LocalSearch, schedule_of
+from stead.transform.clustering import cluster_problem
+from stead.transform.grouping import Grouping
+
+LEVELS = 3
+FEWEST = 32  # clusters of the coarsest level
+LEAST_FEWER = 0.75  # clusters of a level, as a share of those below; else it is not worth having
+CONSTRUCTIONS = "heft", "etf", "chunks", "dfs-sticky", "peft", "single"
+CONSTRUCTION_SHARE = 0.4  # of the budget of a level
+WORTH_SEARCHING = 1.05  # value of constructions at most, over the incumbent of the finest level
+HANDED_DOWN = 3  # schedules per level
+CLUSTERING_SECONDS = 1.5e-5  # per operator, for all levels
+
+
+def descend(search: Search, *, share: float, effort: int, part: int = 0) -> list[Schedule]:
+    """Schedules of operators that search on coarser graphs finds, best first; they have been offered.
+
+    It takes a share of what is left of the budget and no more than `effort` evaluations, of which one on a graph of
+    clusters counts as the share of operators that it decodes. `part` changes what is drawn.
+    """
+    problem, budget = search.problem, search.rest_of_budget(share)
+    if budget.seconds is not None and budget.seconds < CLUSTERING_SECONDS * len(problem.graph):
+        return []
+    most = effort if budget.evaluations is None else min(effort, budget.evaluations)
+    end = math.inf if budget.seconds is None else search.elapsed_seconds + budget.seconds
+    ladder = list(_ladder(problem))
+    carried: list[Schedule] = []
+    for left in range(len(ladder), 0, -1):
+        grouping, coarse = ladder[left - 1]
+        seconds, scale = (end - search.elapsed_seconds) / left, len(coarse.graph) / len(problem.graph)
+        evaluations = int(most / len(ladder) / scale)
+        if not search.done and seconds > 0 and evaluations > 0:
+            limit = Budget(
+                seconds if math.isfinite(seconds) else None, evaluations if budget.evaluations else None
+            )
+            inner = Search(coarse, limit, solver="levels", seed=search.seed)
+            carried = _searched(inner, carried, WORTH_SEARCHING * search.best_seconds, evaluations, part)
+            search.evaluations += math.ceil(inner.evaluations * scale)
+        carried = [_lifted(grouping, schedule) for schedule in carried[:HANDED_DOWN]]
+    for schedule in carried:
+        offer_schedule(search, schedule)
+    return carried
+
+
+def _ladder(problem: Problem) -> Iterator[tuple[Grouping, Problem]]:
+    """Groupings and the problems of placing groups, each of the problem before."""
+    for _ in range(LEVELS):
+        count = len(problem.graph) // 2
+        if count < FEWEST:
+            return
+        grouping = cluster_problem(problem, count)
+        grouping = grouping if grouping.is_acyclic else grouping.fused()
+        if not 1 < grouping.count <= LEAST_FEWER * len(problem.graph):
+            return
+        problem = grouping.coarse(problem, merge=True)
+        yield grouping, problem
+
+
+def _searched(
+    search: Search, carried: list[Schedule], worth_seconds: float, effort: int, part: int
+) -> list[Schedule]:
+    """What a search from constructions and from what was handed down finds; nothing if they are too poor for it."""
+    for schedule in carried:
+        offer_schedule(search, schedule)
+    if search.done:
+        return carried
+    pool = list(carried)
+    with limited_share(search, CONSTRUCTION_SHARE):
+        for name in CONSTRUCTIONS:
+            solution = None if search.done else search.try_solver(solver(name), share=0.5)
+            pool += [schedule_of(solution.placement, name)] if solution is not None else []
+    if search.best_seconds > worth_seconds:
+        return []
+    return LocalSearch(effort=effort).improve(search, pool, part=part)
+
+
+def _lifted(grouping: Grouping, schedule: Schedule) -> Schedule:
+    """Devices and order of operators: group by group, within each by number."""
+    place = np.empty(len(schedule.order), dtype=np.int64)
+    place[schedule.order] = np.arange(len(place))
+    order = np.argsort(place[grouping.group], kind="stable").astype(np.int32)
+    return Schedule(grouping.lift(schedule.devices), order, "levels")
