@@ -19,6 +19,7 @@ from stead.solvers.climb import climb
 from stead.solvers.exact.anneal import Anneal
 from stead.solvers.exact.limits import limited, limited_share
 from stead.solvers.exact.mincut import runs_in_turn
+from stead.solvers.exact.redivide import redivide
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.exhaustive import placement_count
 from stead.solvers.levels import descend
@@ -32,12 +33,14 @@ POOL = 10  # placements that search begins with; a good end may begin at a poor 
 LEAST_EFFORT = 800  # evaluations for each of them
 CONSTRUCTION_SHARE = 0.35  # of the time that is left, for all of them
 COARSE_SHARE = 0.5  # of the time that is left, for search on coarser graphs
-FIRST_SHARE = 0.6  # of the time that is left, for annealing before anything is to be proved
+FIRST_SHARE = 0.75  # of the time that is left, for annealing before anything is to be proved
 STALLED = 1e-3  # improvement of a round, relative, below which it was in vain
 VAIN_ROUNDS = 3  # in a row, after which search ends
 CLOSE = 1e-4  # gap that is not worth more rounds
+MOVES_PER_SECOND = 4_000_000  # of annealing
 TINY_PROGRAM, PROGRAM_SIZE = 300, 3000  # units times devices
 PROGRAM_SECONDS = 20.0
+LEAST_REDIVIDING = 4.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Auto:
 
     exhaustive_below: int = 20_000  # placements
     effort: int = 40_000  # evaluations of the first round of search
-    moves: int = 2_000_000  # of the first round of annealing
+    moves: int = 4_000_000  # of the first round of annealing
     patience: int = 4096  # placements without improvement before climbing ends
 
     @property
@@ -103,16 +106,25 @@ class Auto:
         """Rounds of search that suit the objective, each twice as long; where there is none, hill climbing."""
         objective = search.problem.objective
         if isinstance(objective, Throughput) and objective.microbatches is None:
-            for part in _rounds(search):
-                with limited_share(search, 1.0 if part else FIRST_SHARE):
-                    Anneal(moves=self.moves << part).improve(search, part=part)
-                if part == 0:
-                    _tried(search, _proofs(search.problem))
+            self._balance(search)
             _prove_by_program(search)
         elif _searches_orders(search.problem) and search.best is not None:
             self._search_orders(search, found, coarse)
         if not search.done and len(search.problem.graph) <= LARGE:
             climb(search, patience=self.patience)
+
+    def _balance(self, search: Search) -> None:
+        """Anneal; after the first round try proofs, and where it gains nothing divide anew what busy devices hold."""
+        for part in _rounds(search):
+            began, before = search.elapsed_seconds, search.best_seconds
+            with limited_share(search, 1.0 if part else FIRST_SHARE):
+                Anneal(moves=_moves(search, self.moves << part)).improve(search, part=part)
+            stalled = search.best_seconds > before * (1 - STALLED)
+            if part == 0:
+                _tried(search, _proofs(search.problem))
+            if stalled and search.budget.seconds is not None and _program_size(search) <= PROGRAM_SIZE:
+                with limited(search, seconds=max(LEAST_REDIVIDING, search.elapsed_seconds - began)):
+                    redivide(search)
 
     def _search_orders(self, search: Search, found: list[Solution], coarse: list[Schedule]) -> None:
         """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
@@ -227,11 +239,19 @@ def _searches_orders(problem: Problem) -> bool:
     )
 
 
+def _moves(search: Search, moves: int) -> int:
+    """So many moves, or as many as there is time for if a round of twice as many would not end."""
+    most = search.remaining_seconds * MOVES_PER_SECOND
+    return int(most) if most < 3 * moves else moves
+
+
+def _program_size(search: Search) -> int:
+    return search.problem.unit_count * len(search.problem.cluster)
+
+
 def _prove_by_program(search: Search) -> None:
     """Try to prove the incumbent of a tiny problem, or of a small one if there is a clock to stop the attempt."""
-    problem = search.problem
-    size = problem.unit_count * len(problem.cluster)
-    small = size <= (TINY_PROGRAM if search.budget.seconds is None else PROGRAM_SIZE)
+    small = _program_size(search) <= (TINY_PROGRAM if search.budget.seconds is None else PROGRAM_SIZE)
     if small and not search.done and search.gap > CLOSE:
         with limited(search, seconds=PROGRAM_SECONDS):
             ThroughputMip(contiguity="any").improve(search)
