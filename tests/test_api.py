@@ -66,3 +66,8 @@ def test_an_interrupted_solver_leaves_the_best_baseline() -> None:
 def test_the_bound_stands_beside_every_answer_of_any_solver() -> None:
     plan = place_problem(two_towers(), solver="round_robin")
     assert (plan.solution.bound_seconds, plan.solution.bound_name) == (7.5, "crowded path")
+
+
+def test_rules_for_which_no_time_is_left_say_so() -> None:
+    rules = run_baselines(chain3(), seconds=-1.0)
+    assert {rule.reason for rule in rules} == {"left out: no time"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ BASELINES = (
     "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
 )  # fmt: skip
 TIME_LIMIT_SECONDS = 60.0
+LEAST_RULE_SECONDS = 2.0  # that baselines may take before others are left out, however short the time limit is
 
 
 def objective_named(name: str) -> Objective:
@@ -87,10 +90,12 @@ def place_problem(
     reason = chosen.unsupported(problem)
     if reason is not None:
         raise BadInput(f"solver {chosen.name} cannot take this problem: {reason}")
-    rules = run_baselines(problem, seed=seed) if baselines else ()
-    solution = _solve(problem, chosen, budget or Budget(TIME_LIMIT_SECONDS), seed, rules)
+    budget = budget or Budget(TIME_LIMIT_SECONDS)
+    seconds = math.inf if budget.seconds is None else max(budget.seconds, LEAST_RULE_SECONDS)
+    rules = run_baselines(problem, seed=seed, seconds=seconds) if baselines else ()
+    solution = _solve(problem, chosen, budget, seed, rules)
     if solution.bound_seconds == 0.0:
-        bound = best_bound(problem)
+        bound = best_bound(problem, seconds=seconds)
         solution = solution.with_bound(bound.seconds, bound.name)
     model, devices = made_from
     return Plan(problem, solution, rules, provenance(model=model, devices=devices, seed=seed))
@@ -107,12 +112,14 @@ def run_baselines(
     seed: int = 0,
     names: Sequence[str] = BASELINES,
     watch: Callable[[Baseline], None] | None = None,
+    seconds: float = math.inf,
 ) -> tuple[Baseline, ...]:
-    """Every simple rule, with its value or the reason why it has none."""
+    """Every simple rule, with its value or the reason why it has none; none begins after so many seconds."""
     singles = [f"single:{name}" for name in problem.cluster.names]
-    results = []
+    results, end = [], time.monotonic() + seconds
     for name in (*singles, *names):
-        result = _baseline(problem, name, seed)
+        late = time.monotonic() > end
+        result = Baseline(name, reason="left out: no time") if late else _baseline(problem, name, seed)
         results.append(result)
         if watch is not None:
             watch(result)

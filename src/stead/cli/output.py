@@ -132,7 +132,7 @@ class Progress:
         limit = "" if self._limit is None else f" of {self._limit:g}"
         print(
             f"\r\x1b[K {format_seconds(value)}  bound {format_seconds(step.bound_seconds)}  gap {gap * 100:.1f} %  "
-            f"{now - self._started:.1f}{limit} s  {step.evaluations} evaluations  Ctrl-C keeps the best",
+            f"{step.elapsed_seconds:.1f}{limit} s  {step.evaluations} evaluations  Ctrl-C keeps the best",
             end="", file=sys.stderr, flush=True,
         )  # fmt: skip
 
