@@ -20,13 +20,13 @@ def separate(seconds: list[float], devices: int = 3) -> Problem:
         build.operator(f"v{number}")
     graph = build.build()
     names = [f"g{d}" for d in range(devices)]
-    links = [
+    links = tuple(
         link
         for i, one in enumerate(names)
         for other in names[i + 1 :]
         for link in link_both_ways(one, other, bytes_per_second=1e9, latency_seconds=0.0)
-    ]
-    cluster = Cluster([Device(name, "gpu", 100) for name in names], links)
+    )
+    cluster = Cluster(tuple(Device(name, "gpu", 100) for name in names), links)
     costs = Costs(graph, cluster, np.repeat(np.array(seconds)[:, None], devices, axis=1))
     return Problem(graph, cluster, costs, objective=Throughput())
 

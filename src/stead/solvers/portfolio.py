@@ -25,6 +25,7 @@ from stead.solvers.exhaustive import placement_count
 from stead.solvers.levels import descend
 from stead.solvers.schedules import Schedule
 from stead.solvers.search import WORK_PER_SECOND, LocalSearch, schedule_of
+from stead.solvers.transfers import order_transfers
 
 MANY = 2_000  # operators beyond which constructions take so long that coarser graphs come before them
 LARGE = 20_000  # operators beyond which only what takes about linear time is tried
@@ -34,6 +35,7 @@ LEAST_EFFORT = 800  # evaluations for each of them
 CONSTRUCTION_SHARE = 0.35  # of the time that is left, for all of them
 COARSE_SHARE = 0.5  # of the time that is left, for search on coarser graphs
 FIRST_SHARE = 0.75  # of the time that is left, for annealing before anything is to be proved
+TRANSFER_TRIES = 200  # evaluations for the order of transfers where the first round of search gains nothing
 STALLED = 1e-3  # improvement of a round, relative, below which it was in vain
 VAIN_ROUNDS = 3  # in a row, after which search ends
 CLOSE = 1e-4  # gap that is not worth more rounds
@@ -133,13 +135,15 @@ class Auto:
         starts = [schedule_of(placement, "auto") for placement in placements]
         best: list[Schedule] = []
         for part in _rounds(search):
-            effort, pool = self.effort << part, best
+            effort, pool, before = self.effort << part, best, search.best_seconds
             with limited(search, seconds=_round_seconds(search, effort)):
                 if part % 2 == 0:
                     if part or not coarse:
                         coarse = descend(search, share=COARSE_SHARE, effort=effort // 2, part=part)
                     pool = _in_turn(coarse, starts)[: _most_starts(search, effort)]
                 best = [*LocalSearch(effort=effort).improve(search, pool, part=part), *best][:POOL]
+            if search.best_seconds > before * (1 - STALLED):
+                order_transfers(search, tries=TRANSFER_TRIES << part, part=part)
 
 
 def _tried(search: Search, steps: list[Step]) -> list[Solution]:
