@@ -26,6 +26,7 @@ LEAST_FEWER = 0.75  # clusters of a level, as a share of those below; else it is
 CONSTRUCTIONS = "heft", "etf", "chunks", "dfs-sticky", "peft", "single"
 CONSTRUCTION_SHARE = 0.4  # of the budget of a level
 WORTH_SEARCHING = 1.05  # value of constructions at most, over the incumbent of the finest level
+HOPELESS = 1.4  # times that value: after the first construction no other is tried
 HANDED_DOWN = 3  # schedules per level
 CLUSTERING_SECONDS = 1.5e-5  # per operator, for all levels
 
@@ -87,6 +88,8 @@ def _searched(
         for name in CONSTRUCTIONS:
             solution = None if search.done else search.try_solver(solver(name), share=0.5)
             pool += [schedule_of(solution.placement, name)] if solution is not None else []
+            if search.best_seconds > HOPELESS * worth_seconds:
+                break
     if search.best_seconds > worth_seconds:
         return []
     return LocalSearch(effort=effort).improve(search, pool, part=part)

@@ -27,7 +27,7 @@ from stead.solvers.schedules import Schedule
 from stead.solvers.search import WORK_PER_SECOND, LocalSearch, schedule_of
 from stead.solvers.transfers import order_transfers
 
-MANY = 2_000  # operators beyond which constructions take so long that coarser graphs come before them
+HURRY = 2e-4  # seconds per operator below which coarser graphs come before constructions
 LARGE = 20_000  # operators beyond which only what takes about linear time is tried
 HUGE = 200_000
 POOL = 10  # placements that search begins with; a good end may begin at a poor one
@@ -86,7 +86,7 @@ class Auto:
             search.relax()
             found = _tried(search, _rules(problem))
             coarse: list[Schedule] = []
-            if _searches_orders(problem) and len(problem.graph) > MANY:
+            if _searches_orders(problem) and search.remaining_seconds < HURRY * len(problem.graph):
                 coarse = descend(search, share=COARSE_SHARE, effort=self.effort // 2)
             with limited_share(search, CONSTRUCTION_SHARE):
                 found += _tried(search, _constructions(problem))
