@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,60 +46,62 @@ def zero_shot(updates: int, seed: int, tests: int, others: int, **options: Any) 
 
 
 def plan(quick: bool) -> Iterator[Cell]:
-    """All cells, the most important ones first."""
-    u = 5 if quick else 100
-    seeds, few = (range(1), range(1)) if quick else (SEEDS, FEW_SEEDS)
-    tests, others = (1, 1) if quick else (8, 4)
+    """All cells, the most important ones first, further seeds last."""
+    u = 4 if quick else 100
     yield "speed 50", cells.speed, {"groups": 50}
     yield "heuristics", cells.heuristics, {"given": None}
-    for seed in seeds:
-        yield f"inception {seed}", cells.learn_one, {
-            "model": INCEPTION, "options": {"updates": u}, "seed": seed, "controls": True,
-        }  # fmt: skip
-    for seed in few:
-        yield f"zero-shot {seed}", cells.zero_shot, zero_shot(u, seed, tests, others)
-    for seed in seeds:
-        yield f"towers {seed}", cells.learn_one, {
-            "model": TOWERS, "options": {"updates": 2 * u}, "seed": seed, "controls": True,
-        }  # fmt: skip
-    for seed in seeds:
-        yield f"product {seed}", cells.product, {"seed": seed, "updates": u // 4 or 1}
+    yield from trained_on_one(range(1 if quick else 3), u)
+    yield "zero-shot 0", cells.zero_shot, zero_shot(u, 0, 1 if quick else 8, 1 if quick else 4)
+    yield from small_ones(quick, u)
     for name in cells.FAMILIES:
-        sizes = (1, 2, 2, 1, 1) if quick else (48, 12, 12, 30, 2)
+        sizes = (1, 1, 1, 1, 1) if quick else (32, 8, 8, 20, 1)
         names = ("updates", "train", "test", "per_graph_updates", "trained")
-        yield (
-            f"family {name} 0",
-            cells.family,
-            {"name": name, "seed": 0, **dict(zip(names, sizes, strict=True))},
-        )
+        given = {"name": name, "seed": 0, **dict(zip(names, sizes, strict=True))}
+        yield f"family {name} 0", cells.family, given
+    if not quick:
+        for seed in (1, 2):
+            yield f"zero-shot {seed}", cells.zero_shot, zero_shot(u, seed, 8, 4)
+        yield from trained_on_one(range(3, 5), u)
+    for seed in range(1) if quick else FEW_SEEDS:
+        yield f"colocrl {seed}", cells.colocrl, {"given": None, "evaluations": 10 * u, "seed": seed}
+    for name, switch in cells.ABLATIONS.items():
+        yield f"ablation {name}", cells.zero_shot, zero_shot(u // 4, 0, 1 if quick else 4, 0, **switch)
+    seconds = 2.0 if quick else 45.0
+    yield "equal seconds", cells.equal_seconds, {"model": INCEPTION, "seconds": seconds, "seed": 0}
+    for seed in range(1) if quick else SEEDS:
+        options = {"variant": "faithful", "updates": 2 * u}
+        yield f"faithful towers {seed}", cells.learn_one, {"model": TOWERS, "options": options, "seed": seed}
+    if not quick:
+        yield "speed 256", cells.speed, {"groups": 256}
+
+
+def trained_on_one(seeds: range, updates: int) -> Iterator[Cell]:
+    """Training on the graph of 50 operators, and what costs as many simulations."""
     for seed in seeds:
-        yield f"memory {seed}", cells.memory, {"seed": seed, "updates": u // 10 or 1}
-    yield "faithful inception 0", cells.learn_one, {
-        "model": INCEPTION, "options": {"variant": "faithful", "updates": 4 * u}, "seed": 0,
-    }  # fmt: skip
+        options = {"updates": updates}
+        given = {"model": INCEPTION, "options": options, "seed": seed, "controls": True}
+        yield f"inception {seed}", cells.learn_one, given
+
+
+def small_ones(quick: bool, u: int) -> Iterator[Cell]:
+    """Cells of less than a minute."""
+    seeds, few = (range(1), range(1)) if quick else (SEEDS, FEW_SEEDS)
+    for seed in seeds:
+        given = {"model": TOWERS, "options": {"updates": 2 * u}, "seed": seed, "controls": True}
+        yield f"towers {seed}", cells.learn_one, given
+    for seed in seeds:
+        yield f"product {seed}", cells.product, {"seed": seed, "updates": u // 4}
+    for seed in seeds:
+        yield f"memory {seed}", cells.memory, {"seed": seed, "updates": max(1, u // 10)}
     for seed in few:
         for goal, updates in (("last", 60), ("cut", 100)):
             for variant in ("corrected", "faithful"):
-                yield f"sanity {goal} {variant} {seed}", cells.sanity, {
-                    "goal": goal, "variant": variant, "seed": seed, "updates": 5 if quick else updates,
-                }  # fmt: skip
+                given = {"goal": goal, "variant": variant, "seed": seed, "updates": u if quick else updates}
+                yield f"sanity {goal} {variant} {seed}", cells.sanity, given
     for judge in ("fifo", "placeto"):
         yield f"exploit {judge}", cells.exploit, {"judge": judge, "seed": 0, "updates": u // 2}
-    for name, switch in cells.ABLATIONS.items():
-        yield f"ablation {name}", cells.zero_shot, zero_shot(u // 2, 0, tests, 0, **switch)
-    for seed in few:
-        yield f"colocrl {seed}", cells.colocrl, {"given": None, "evaluations": 10 * u, "seed": seed}
-    for seed in seeds:
-        yield f"faithful towers {seed}", cells.learn_one, {
-            "model": TOWERS, "options": {"variant": "faithful", "updates": 2 * u}, "seed": seed,
-        }  # fmt: skip
-    yield (
-        "equal seconds",
-        cells.equal_seconds,
-        {"model": INCEPTION, "seconds": 2.0 if quick else 45.0, "seed": 0},
-    )
-    if not quick:
-        yield "speed 256", cells.speed, {"groups": 256}
+    options = {"variant": "faithful", "updates": 4 * u}
+    yield "faithful inception 0", cells.learn_one, {"model": INCEPTION, "options": options, "seed": 0}
 
 
 def measure(quick: bool, path: Path, only: str, most_seconds: float) -> dict[str, Any]:
@@ -116,6 +119,7 @@ def measure(quick: bool, path: Path, only: str, most_seconds: float) -> dict[str
         started = time.process_time()
         found[name] = function(**arguments)
         print(f"{name}: {time.process_time() - started:.0f} CPU-s", file=sys.stderr, flush=True)
+        found = {**load(path), name: found[name]}  # another process may have added to it
         half = path.with_suffix(".part")
         half.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         half.replace(path)
@@ -282,6 +286,11 @@ def family_checks(found: Found, judged: Any) -> Iterator[Any]:
             lambda row=row, name=name: f"{share_won(row[name]):.0%}",
         )  # fmt: skip
         yield judged(
+            "P19", f"{name}: zero-shot fits on every held-out graph", row,
+            lambda row=row, name=name: all(one["best of 4"] < inf for one in row[name]),
+            lambda row=row, name=name: f"{sum(one['best of 4'] < inf for one in row[name])} of {len(row[name])}",
+        )  # fmt: skip
+        yield judged(
             "P19", f"{name}: zero-shot median <= 1.10 of per-graph training", row,
             lambda row=row, name=name: median(against_training(row, name)) <= 1.1,
             lambda row=row, name=name: told(against_training(row, name)),
@@ -332,7 +341,7 @@ def tables(found: Found) -> Iterator[str]:
         yield from per_graph_table(found, start)
     yield "\n## Zero-shot on graphs like Inception: run time / one device, mean of 8 graphs\n"
     yield from zero_shot_table(found)
-    yield "\n## Ablations: the same after half as many updates, one seed\n"
+    yield "\n## Ablations: the same after a quarter of the updates, 4 graphs, one seed\n"
     yield "| switch | argmax | best of 4 | best of 64 |\n|---|---:|---:|---:|"
     for name in cells.ABLATIONS:
         row = found.rows.get(f"ablation {name}")
