@@ -99,7 +99,7 @@ def small_ones(quick: bool, u: int) -> Iterator[Cell]:
                 given = {"goal": goal, "variant": variant, "seed": seed, "updates": u if quick else updates}
                 yield f"sanity {goal} {variant} {seed}", cells.sanity, given
     for judge in ("fifo", "placeto"):
-        yield f"exploit {judge}", cells.exploit, {"judge": judge, "seed": 0, "updates": u // 2}
+        yield f"exploit {judge}", cells.exploit, {"judge": judge, "seed": 0, "updates": u // 3}
     options = {"variant": "faithful", "updates": 4 * u}
     yield "faithful inception 0", cells.learn_one, {"model": INCEPTION, "options": options, "seed": 0}
 

@@ -122,7 +122,7 @@ class PlacetoLearner:
         simulated = task.scorer.simulated_seconds + walk.clock.seconds
         rng = np.random.default_rng((self.seed, self.version, index))
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
-        starts = np.concatenate([self._starts(index, rng), self.known[index][:1]])
+        starts = np.concatenate([self._starts(index, rng), self._fixed(index)])
         greedy = np.arange(own + 1) == own  # the last row, which does not teach
         episodes = walk.run(self.network, starts, generator, greedy=greedy)
         task.greedy_seconds = float(episodes.seconds[own])
@@ -180,8 +180,7 @@ class PlacetoLearner:
         """Where the episodes of an update begin."""
         task, count = self.tasks[index], self.schooling.episodes
         if not self.schooling.mixed_starts:
-            fixed = random_rows(task, np.random.default_rng((self.seed, index)), 1)
-            return np.repeat(fixed, count, axis=0)
+            return np.repeat(self._fixed(index), count, axis=0)
         known = list(self.known[index])
         if task.scorer.best is not None:
             best = [task.scorer.best] * (2 if self.alarms else 1)
@@ -190,6 +189,14 @@ class PlacetoLearner:
         turn = (self.version // len(self.tasks)) * (count // 2)
         chosen = [known[(turn + n) % len(known)] for n in range(count // 2)]
         return np.stack([*drawn, *chosen])
+
+    def _fixed(self, index: int) -> NDArray[np.uint8]:  # [1, N]
+        """One random placement of a graph, the same in all updates.
+
+        The watch sweeps from it: a policy that brings even that onto one device has collapsed, while one that leaves
+        the single device as it is may only be careful.
+        """
+        return random_rows(self.tasks[index], np.random.default_rng((self.seed, index)), 1)
 
     def _advantages(self, index: int, rho: NDArray[np.float64]) -> NDArray[np.float64]:  # [T, B]
         gains = returns_to_go(rho, self.schooling.returns)
