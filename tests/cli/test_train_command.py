@@ -75,3 +75,17 @@ def test_a_policy_for_some_graphs_and_devices_is_used_for_others(
     place = ["place", "zoo:inception_like?blocks=2,seed=5", "--devices", "3x 3090", "--objective", "latency"]
     assert exit_code([*place, "--solver", "placeto", "--policy", "p.safetensors", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["solver"] == "placeto"
+
+
+def test_hsdag_is_trained_for_sequential_execution_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    where = ["--devices", "2x 3090", "--execution", "sequential"]
+    train = ["train", "hsdag", "--graphs", GRAPH, "--updates", "2", "--set", "hidden=8", *where]
+    assert exit_code([*train, "-o", "p.safetensors", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["graphs"][0]
+    assert told["best_seconds"] >= told["bound_seconds"] > 0
+    place = ["place", GRAPH, *where, "--solver", "hsdag", "--policy", "p.safetensors", "--json"]
+    assert exit_code([*place, "--objective", "latency"]) == 0
+    assert json.loads(capsys.readouterr().out)["solver"] == "hsdag"

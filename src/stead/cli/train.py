@@ -34,6 +34,7 @@ def train(
     ] = False,
     every: Annotated[int, typer.Option(help="Updates between checkpoints.")] = 25,
     objective: options.ObjectiveName = "latency",
+    execution: options.Execution = "dataflow",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the solver.")
     ] = None,
@@ -53,7 +54,7 @@ def train(
     runs = import_module("stead.learn.runs")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.solver").train_policy
     run = runs.Run(output, updates, resume, every)
-    problems = [_problem(model, devices, objective or "latency") for model in graphs]
+    problems = [_problem(model, devices, objective or "latency", execution) for model in graphs]
     progress = _Progress(runs.progress_line)
     try:
         learner = train_policy(chosen, problems, graphs, run, seed=seed, report=progress)
@@ -76,10 +77,10 @@ def train(
     return 0
 
 
-def _problem(model: str, devices: str | None, objective: str) -> Problem:
+def _problem(model: str, devices: str | None, objective: str, execution: str) -> Problem:
     from stead.loading import load
 
-    goal = options.objective_from(objective, "dataflow", None, "sum", None, "gpipe")
+    goal = options.objective_from(objective, execution, None, "sum", None, "gpipe")
     return load(model, devices).problem(goal)
 
 
