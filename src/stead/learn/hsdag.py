@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -197,7 +197,7 @@ class HSDAG:
                 devices=devices,
                 hidden=self.hidden,
                 layers=self.layers,
-                encoder=_encoder(self.encoder),
+                encoder=cast(Encoder, self.encoder),
                 learned=self.grouping == "learned",
                 levels=self.levels,
                 stay=self.stay,
@@ -229,7 +229,7 @@ class HSDAG:
         return {name: getattr(self, name) for name in (*kept, "groups", "stay")}
 
     def _looked(self, problem: Problem) -> tuple[Grouping, GraphInputs, str]:
-        grouping, told = coarsened(problem, _coarsening(self.coarsening), most=self.groups)
+        grouping, told = coarsened(problem, cast(Coarsening, self.coarsening), most=self.groups)
         seen = look(problem, grouping)
         knows = self.features == "cost"
         x = np.concatenate([seen.structure, seen.cost], axis=1) if knows else seen.structure
@@ -313,11 +313,3 @@ class HSDAG:
             torch.manual_seed(seed)
             network = PublishedNet(inputs.x.shape[1], len(problem.cluster))
         return PublishedLoop(network, task, learning_rate=self._rate(), seed=seed)
-
-
-def _encoder(name: str) -> Encoder:
-    return next(known for known in get_args(Encoder) if known == name)
-
-
-def _coarsening(name: str) -> Coarsening:
-    return next(known for known in COARSENINGS if known == name)

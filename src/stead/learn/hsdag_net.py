@@ -73,7 +73,7 @@ class Messages(nn.Module):
                 heard = heard + _sum(said[sender], hearer, len(z))
             elif self.encoder == "gat":
                 score = (said @ self.sends[way])[sender] + (said @ self.hears[way])[hearer]
-                share = softmax_by(nn.functional.leaky_relu(score, 0.2), hearer, len(z))[0].exp()
+                share = softmax_by(nn.functional.leaky_relu(score, 0.2), hearer, len(z)).exp()
                 heard = heard + _sum(share[:, None] * said[sender], hearer, len(z))
             else:
                 count = torch.bincount(hearer, minlength=len(z)).clamp(min=1)[:, None]
@@ -132,8 +132,7 @@ class GroupPolicy(nn.Module):
         """(actions [S, A], log p [S]); greedy: the best pick and the best device everywhere, in the first row."""
         z = self.encode(inputs)
         count = len(z)
-        own = np.arange(count)
-        labels = np.tile(own, (samples, 1))
+        labels = np.tile(np.arange(count), (samples, 1))
         columns: list[Tensor] = []
         log_p = torch.zeros(samples)
         for level in range(self.levels):
@@ -205,7 +204,7 @@ class GroupPolicy(nn.Module):
         owner, pair = torch.from_numpy(near.owner), torch.from_numpy(near.pair)
         single = pair == len(both)
         table = torch.where(single, alone[owner], torch.cat([both, both.new_zeros(1)])[pair])
-        return softmax_by(table, owner, len(z))[0], both
+        return softmax_by(table, owner, len(z)), both
 
     def _parse(
         self,
@@ -356,12 +355,12 @@ def best_entries(table: NDArray[Any], near: Neighbours) -> NDArray[np.int64]:  #
     return np.asarray(np.minimum.reduceat(place, near.first[:-1]))
 
 
-def softmax_by(scores: Tensor, owner: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """(log softmax over the scores of each owner, its log of the sum of exponentials)."""
+def softmax_by(scores: Tensor, owner: Tensor, count: int) -> Tensor:
+    """Log softmax over the scores of each owner."""
     most = scores.new_full((count,), NEVER).scatter_reduce(0, owner, scores.detach(), "amax")
     most = most.masked_fill(torch.isinf(most), 0.0)
     total = _sum((scores - most[owner]).exp(), owner, count).clamp(min=1e-30).log() + most
-    return scores - total[owner], total
+    return scores - total[owner]
 
 
 def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
