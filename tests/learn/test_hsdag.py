@@ -611,7 +611,9 @@ def test_bad_options_are_refused_with_advice(changes: dict[str, object], words: 
 
 
 def test_the_command_line_can_name_a_defect() -> None:
-    assert HSDAG(variant="faithful", defects="index_order").defects == {"index_order"}  # type: ignore[arg-type]
+    named = HSDAG(variant="faithful", defects="index_order")
+    assert named == HSDAG(variant="faithful", defects=frozenset({"index_order"}))
+    assert named != HSDAG(variant="faithful")
 
 
 # H16: size

@@ -108,7 +108,7 @@ class HSDAG:
     portfolio: bool = True  # try an exact or constructive solver, too
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
-    defects: frozenset[str] = frozenset()  # faults of the published code that are off unless named
+    defects: str | frozenset[str] = ""  # faults of the published code that are off unless named
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
@@ -128,9 +128,9 @@ class HSDAG:
         for name, value in least.items():
             if getattr(self, name) < value:
                 raise BadInput(f"hsdag: {name} must be at least {value}, got {getattr(self, name)}")
-        named = self.defects.split(",") if isinstance(self.defects, str) else self.defects
-        object.__setattr__(self, "defects", frozenset(name for name in named if name))
-        for name in sorted(self.defects):
+        named = sorted(set(self.defects.split(",") if isinstance(self.defects, str) else self.defects) - {""})
+        object.__setattr__(self, "defects", ",".join(named))
+        for name in named:
             if name != INDEX_ORDER or self.variant != "faithful":
                 raise BadInput(
                     f"hsdag: the one defect to turn on is {INDEX_ORDER}, of variant faithful; got {name!r}"
