@@ -1,6 +1,6 @@
 """Train the policy that comes with the package, and hold families out to see what transfers.
 
-    python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 700] [--seed 0] [--most-minutes 5]
+    python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 900] [--seed 0] [--most-minutes 5]
     python experiments/pretrain/run.py table [--most-minutes 5]
 
 `train` goes on from its checkpoint; run it again until it says that it is done. `table` asks each hold-out policy about
@@ -33,7 +33,15 @@ from stead.solvers import Budget, solver
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-OPTIONS = GDP(policy="", level="unit", imitation=450, samples=64, copies="expert,expert:time", threads=1)
+OPTIONS = GDP(
+    policy="",
+    level="unit",
+    positions=False,
+    imitation=900,
+    samples=64,
+    copies="expert,expert:time",
+    threads=1,
+)  # without positions: forty time steps are to look like the ten it was trained on
 EVERY = 25  # updates between checkpoints
 TUNED = 50  # updates of fine-tuning
 ASKED = 64  # samples of zero-shot
@@ -173,7 +181,7 @@ def main() -> None:
     parser.add_argument("what", choices=["train", "table"])
     parser.add_argument("--hold-out", default="", choices=["", *FAMILIES])
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--updates", type=int, default=700)
+    parser.add_argument("--updates", type=int, default=900)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-minutes", type=float, default=5.0)
     given = parser.parse_args()

@@ -22,15 +22,22 @@ from stead.learn.gdp_net import GraphInputs, Neighbours
 from stead.learn.grouping import memory_room
 from stead.learn.nets import Room
 from stead.problem import Problem
+from stead.sim import simulate_many
+from stead.solvers.search import long_lived_bytes
 from stead.transform import Grouping
 
 TURNS = (1, 4)  # of the sine and cosine of a position
 POSITION_COLUMNS = 2 * (1 + 2 * len(TURNS))
-FEATURES = 8 + 2 + 3 + 3 + POSITION_COLUMNS + 4 + DIMENSIONS
-POSITIONS = slice(16, 16 + POSITION_COLUMNS + 4)  # columns that depend on the order of nodes
+HALF_TURNS = (1, 2, 4, 8)  # of the sine and cosine of a rank
+RANK_COLUMNS = 2 + 2 * len(HALF_TURNS)
+FEATURES = 8 + 2 + 3 + 3 + POSITION_COLUMNS + RANK_COLUMNS + DIMENSIONS
+POSITIONS = slice(16, 16 + POSITION_COLUMNS + RANK_COLUMNS)  # columns that depend on the order of nodes
+SPREAD = 64  # rounds in which nodes without weights take over the rank of neighbours
 DEVICE_FEATURES, WHOLE_FEATURES = 5, 5
 ADJACENT = 4  # producers and readers of an operator that a faithful network sees, by number
 FAITHFUL_FEATURES = DIMENSIONS + 2 * ADJACENT
+LEVELS = slice(10, 12)  # columns that tell how deep a node lies
+MARGIN = 1.1  # memory beyond what weights and lasting outputs need, on top of what one device shows
 MOST_REPAIRED = 4096  # units up to which the decoder looks at memory: it walks over them one by one
 
 
@@ -40,9 +47,14 @@ def graph_inputs(
     units: Grouping,
     *,
     faithful: bool = False,
+    positions: bool = True,
     looks_at_memory: bool = True,
 ) -> GraphInputs:
-    """All that the network reads; `nodes` are its rows, `units` what is placed and never finer than nodes."""
+    """All that the network reads; `nodes` are its rows, `units` what is placed and never finer than nodes.
+
+    Without `positions` a node does not know where in the order and how deep it lies, only whose weights it uses: then
+    steps of an unrolled layer look alike, however many there are.
+    """
     table = operator_table(problem)
     sums = _Sums(nodes)
     seconds, allowed = sums.total(table.seconds), sums.every(problem.allowed)
@@ -55,13 +67,17 @@ def graph_inputs(
         numbers = _faithful_numbers(table, sums, sources, targets)
         near = (_neighbours(np.r_[targets, sources], np.r_[sources, targets], nodes.count),)
     else:
-        numbers = _numbers(table, sums, seconds, relative, allowed)
+        numbers = _numbers(table, sums, seconds, relative, allowed, (sources, targets))
+        if not positions:
+            numbers[:, LEVELS] = numbers[:, POSITIONS.start : POSITIONS.start + POSITION_COLUMNS] = 0.0
         near = (
             _neighbours(targets, sources, nodes.count),
             _neighbours(sources, targets, nodes.count),
         )
     unit = None if nodes.count == units.count else torch.from_numpy(_unit_of(nodes, units))
-    room = memory_room(problem, units.group) if looks_at_memory and units.count <= MOST_REPAIRED else None
+    room = None
+    if looks_at_memory and units.count <= MOST_REPAIRED:
+        room = memory_room(problem, units.group, margin=MARGIN * _passing(problem))
     return GraphInputs(
         words=torch.from_numpy(shares.astype(np.float32)),
         numbers=torch.from_numpy(_clean(numbers)),
@@ -104,6 +120,7 @@ def _numbers(
     seconds: NDArray[np.float64],
     relative: NDArray[np.float64],
     allowed: NDArray[np.bool_],
+    edges: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> NDArray[np.float64]:  # [N, FEATURES]
     amounts = sums.total(table.sums)
     may = np.maximum(allowed.sum(axis=1), 1)
@@ -112,9 +129,7 @@ def _numbers(
     share = share / max(float(mean_seconds.sum()), 1e-30)
     position = np.arange(sums.count) / max(1, sums.count - 1)
     owner = sums.most(table.owner)  # the same for all calls of a module: they share its weights
-    different = np.unique(owner[owner >= 0])
-    rank = np.maximum(np.searchsorted(different, owner), 0) / max(1, len(different) - 1)
-    holds = (owner >= 0).astype(np.float64)
+    rank = _ranks(owner, *edges)
     loads = np.log1p(amounts[:, 4:6] / max(float(amounts[:, 4].mean()), 1e-30))
     spread = [relative.sum(axis=1) / may, relative.max(axis=1, initial=0.0), allowed.mean(axis=1)]
     places = [
@@ -122,7 +137,8 @@ def _numbers(
         for where in (position, share)
         for wave in (where, *(f(2 * np.pi * turns * where) for turns in TURNS for f in (np.sin, np.cos)))
     ]
-    ranks = [holds, holds * rank, holds * np.cos(np.pi * rank), holds * np.sin(2 * np.pi * rank)]
+    ranks = [(owner >= 0).astype(np.float64), rank]
+    ranks += [f(np.pi * turns * rank) for turns in HALF_TURNS for f in (np.sin, np.cos)]
     return np.concatenate(
         [
             standardised(np.log1p(amounts)),
@@ -133,6 +149,28 @@ def _numbers(
         ],
         axis=1,
     )
+
+
+def _ranks(
+    owner: NDArray[np.int64], sources: NDArray[np.int64], targets: NDArray[np.int64]
+) -> NDArray[np.float64]:  # [N]
+    """Where the weights of a node stand among all weights, from 0 to 1; without weights the mean of its neighbours."""
+    known = owner >= 0
+    different = np.unique(owner[known])
+    rank = np.where(known, np.searchsorted(different, owner) / max(1, len(different) - 1), 0.0)
+    own, other = np.r_[targets, sources], np.r_[sources, targets]
+    for _ in range(SPREAD):
+        if known.all():
+            break
+        heard = known[other] & ~known[own]
+        if not heard.any():
+            break
+        count = np.bincount(own[heard], minlength=len(rank))
+        total = np.bincount(own[heard], weights=rank[other[heard]], minlength=len(rank))
+        fresh = count > 0
+        rank = np.where(fresh, total / np.maximum(count, 1), rank)
+        known = known | fresh
+    return rank
 
 
 def _faithful_numbers(
@@ -218,6 +256,17 @@ def _unit_of(nodes: Grouping, units: Grouping) -> NDArray[np.int64]:  # [N]
     found = np.zeros(nodes.count, dtype=np.int64)
     found[nodes.group] = units.group
     return found
+
+
+def _passing(problem: Problem) -> float:
+    """Peak of a device that runs everything over its weights and the outputs that stay; between 1 and 2."""
+    able = np.flatnonzero(problem.allowed.all(axis=0))
+    lasting = float(problem.graph.weight_bytes.sum()) + float(long_lived_bytes(problem).sum())
+    if not able.size or lasting <= 0:
+        return 1.0
+    row = np.full((1, len(problem.graph)), able[0], dtype=np.uint8)
+    peak = float(simulate_many(problem, row, memory="peak").peak_bytes[0, able[0]])
+    return min(2.0, max(1.0, peak / lasting))
 
 
 def _merged(room: Room) -> Room:

@@ -35,11 +35,14 @@ def placed_groups(problem: Problem, *, most: int = 256) -> Grouping:
     return grouping if grouping.count <= most else _capped(problem, grouping, most)
 
 
-def memory_room(problem: Problem, group: NDArray[np.integer[Any]]) -> Room | None:  # group [operator]
-    """What a decoder needs to keep devices from overflowing; None where everything fits on any device."""
+def memory_room(problem: Problem, group: NDArray[np.integer[Any]], *, margin: float = 1.0) -> Room | None:
+    """What a decoder needs to keep devices from overflowing; None where everything fits on any device.
+
+    Weights and outputs that stay are counted; `margin` is the factor by which passing tensors add to them.
+    """
     graph = problem.graph
     held = np.bincount(group, weights=long_lived_bytes(problem))
-    capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
+    capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64) / margin
     if held.sum() + graph.weight_bytes.sum() <= capacity.min():
         return None
     weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
