@@ -91,6 +91,7 @@ CONSTRUCTIONS = (
     "heft",
 )  # that imitation may copy; each takes a second at most
 WORSE = 0.1  # share by which a copied placement on several devices may be slower than a single device
+UNSURE = 0.2  # weight of entropy while copying: about one unit in a hundred still goes elsewhere
 AFTER_IMITATION = 0.3  # of learning rate and PPO weight
 FAITHFUL_DEVICES = 8
 
@@ -140,7 +141,7 @@ class GDP:
     fine_tune: int = 0  # updates on the problem that go on from the policy; 0: ask it once
     updates: int = 300  # without a policy
     samples: int = 0  # per update; 0: those of the variant
-    imitation: int = 100  # of the updates, that copy a construction before anything else; corrected only
+    imitation: int = 50  # of the updates, that copy a construction before anything else; corrected only
     copies: str = ",".join(CONSTRUCTIONS)  # solvers of which imitation takes the best
     learning_rate: float = 1e-3
     hidden: int = 64
@@ -297,6 +298,7 @@ class GDP:
             training,
             imitation=self.imitation,
             imitation_rate=self.learning_rate,
+            imitation_entropy=UNSURE,
             learning_rate=AFTER_IMITATION * self.learning_rate,
             policy_weight=AFTER_IMITATION,
             entropy=Linear(0.0),

@@ -76,6 +76,7 @@ class Training:
     alarm: bool = False  # act when the greedy placement stays on one device while something better is known
     imitation: int = 0  # updates at the beginning that copy a target
     imitation_rate: float = 0.0  # learning rate of these updates; 0: the same as afterwards
+    imitation_entropy: float = 0.0  # weight of the entropy in these updates: something must be left to explore
     epochs: int = 2  # of PPO
     clip_ratio: float = 0.2  # of PPO
     graphs_per_step: int = 1
@@ -289,7 +290,7 @@ class Learner:
     def _imitation_loss(self, batch: _Batch) -> Tensor:
         log_p, entropy = self._likelihood(batch.task, torch.from_numpy(batch.elites))
         batch.entropy = float(entropy.detach().mean())
-        return -log_p.sum(dim=1).mean()
+        return -(log_p + self.training.imitation_entropy * entropy).sum(dim=1).mean()
 
     def _likelihood(self, task: Task, actions: Tensor) -> tuple[Tensor, Tensor]:
         log_p, entropy = self.network.likelihood(task.inputs, actions)
