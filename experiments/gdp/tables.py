@@ -235,7 +235,8 @@ def _references(cells: Cells) -> list[Check]:
         greedy = "after" in name
         good = [run["best"] <= run["goal"] and (not greedy or (run["greedy"] or 9) <= 0.627) for run in runs]
         values = ", ".join(
-            f"{run['best']:.3f} (greedy {run['greedy'] or math.inf:.3f}) in {run['cpu_seconds']:.0f} s" for run in runs
+            f"{run['best']:.3f} (greedy {run['greedy'] or math.inf:.3f}) in {run['cpu_seconds']:.0f} s"
+            for run in runs
         )
         limit = runs[0]["limit_seconds"]
         what = f"{name}: at most {runs[0]['goal']} of a single device within {limit:.0f} s"

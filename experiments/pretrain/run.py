@@ -1,6 +1,6 @@
 """Train the policy that comes with the package, and hold families out to see what transfers.
 
-    python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 900] [--seed 0] [--most-minutes 5]
+    python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 400] [--seed 0] [--most-minutes 5]
     python experiments/pretrain/run.py table [--most-minutes 5]
 
 `train` goes on from its checkpoint; run it again until it says that it is done. `table` asks each hold-out policy about
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("what", choices=["train", "table"])
     parser.add_argument("--hold-out", default="", choices=["", *FAMILIES])
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--updates", type=int, default=900)
+    parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-minutes", type=float, default=5.0)
     given = parser.parse_args()

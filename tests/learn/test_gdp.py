@@ -301,7 +301,7 @@ def test_learning_lowers_the_mean_of_the_samples() -> None:
 @pytest.mark.parametrize("imitation", [0, 30])
 def test_one_device_is_greedy_where_links_are_slow(imitation: int) -> None:  # G9
     problem = grid(pair(bytes_per_second=0.1e9, latency_seconds=1e-3))
-    options = replace(SMALL, learning_rate=3e-3, imitation=imitation, level="unit", units=16)
+    options = replace(SMALL, imitation=imitation, level="unit")
     with one_thread():
         own = learner(problem, options)
         for _ in range(60):
