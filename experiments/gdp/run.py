@@ -4,8 +4,8 @@
 
 Parts: rules, gdp, rivals, hdp, pretrained, ablations, zero-rate, reference. Every cell is kept in results/cells.json as
 soon as it is done and is skipped when the command is given again; results/README.md has the tables. The process keeps
-to one core; learning uses --seconds of CPU time, polish gets half as much on top, rivals as much as both together. Limits
-of wall time are stretched by what a busy machine takes.
+to one core; learning uses --seconds of CPU time, polish gets half as much on top, rivals as much as both together.
+Limits of wall time are stretched by what a busy machine takes.
 """
 
 from __future__ import annotations
@@ -262,6 +262,11 @@ def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, Callable[[], Cel
             yield "reference", key, lambda name=name, seed=seed: reference(name, seed, given.reference_share)
 
 
+def kept(path: Path) -> dict[str, dict[str, Cell]]:
+    """The cells that are done."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -284,20 +289,22 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
     path = RESULTS / ("quick.json" if given.quick else "cells.json")
-    cells: dict[str, dict[str, Cell]] = json.loads(path.read_text()) if path.exists() else {}
     begin = time.monotonic()
     for part, key, work in jobs(given):
-        if (given.only and part not in given.only) or key in cells.get(part, {}):
+        if (given.only and part not in given.only) or key in kept(path).get(part, {}):
             continue
         if time.monotonic() - begin > 60 * given.most_minutes:
             print("out of time; give the command again to go on")
             break
         try:
-            cells.setdefault(part, {})[key] = plain(work())
+            cell = plain(work())
         except (Infeasible, SteadError) as error:
-            cells.setdefault(part, {})[key] = {"error": str(error)}
+            cell = {"error": str(error)}
+        cells = kept(path)  # another process may have added to it meanwhile
+        cells.setdefault(part, {})[key] = cell
         path.write_text(json.dumps(cells, indent=1))
-        print(f"{part}: {key}: {json.dumps(cells[part][key])[:160]}", flush=True)
+        print(f"{part}: {key}: {json.dumps(cell)[:160]}", flush=True)
+    cells = kept(path)
     text = told(cells)
     print(text)
     if not given.quick:
