@@ -22,7 +22,7 @@ from stead.contracts import SolverContract  # noqa: E402
 from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
-from stead.learn import gdp  # noqa: E402
+from stead.learn import checkpoints, gdp  # noqa: E402
 from stead.learn.gdp import GDP, PRESETS, by_most_seconds  # noqa: E402
 from stead.learn.gdp_features import FEATURES, POSITIONS, graph_inputs  # noqa: E402
 from stead.learn.gdp_net import (  # noqa: E402
@@ -498,6 +498,18 @@ def test_the_policy_of_the_package_is_asked_unless_told_otherwise(
     assert any(note.startswith("gdp: 2 updates") for note in trained.notes)
     monkeypatch.setattr(gdp, "SHIPPED", tmp_path / "missing")
     assert replace(SMALL, policy="pretrained")._file() is None
+
+
+@pytest.mark.skipif(not gdp.SHIPPED.exists(), reason="built without the policy")
+def test_the_policy_of_the_package_is_small_says_what_it_was_trained_on_and_places() -> None:
+    assert gdp.SHIPPED.stat().st_size < 2**20
+    document = checkpoints.load(gdp.SHIPPED)[1]
+    assert len(document["trained"]["graphs"]) >= 15
+    own = NetworkPolicy.load(gdp.SHIPPED, GDP)
+    problem = grid(pair(devices=4), layers=4, steps=12)
+    seconds = simulate_many(problem, own.propose(problem, 64, 0).placements).seconds
+    blind = NetworkPolicy(own.method, own.method.network(4, 0), 4).propose(problem, 64, 0).placements
+    assert seconds.min() < 0.8 * simulate_many(problem, blind).seconds.min()
 
 
 def test_polish_is_a_step_of_its_own() -> None:

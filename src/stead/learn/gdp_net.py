@@ -178,7 +178,7 @@ class GraphPlacer(nn.Module):
         return chosen(log_p, actions), entropy.expand(len(actions), -1)
 
     def placements(self, inputs: GraphInputs, actions: Tensor) -> Tensor:  # [S, M]
-        """The devices chosen; units for whose weights there is no room go where most room is."""
+        """The devices chosen; units for which there is no room move."""
         return actions if inputs.room is None else repaired(actions, inputs.room, inputs.allowed)
 
     def renamed(self, inputs: GraphInputs, actions: Tensor, names: Tensor) -> Tensor:  # [S, M]
@@ -261,16 +261,23 @@ def chosen(log_p: Tensor, actions: Tensor) -> Tensor:  # [S, M]
 
 
 def repaired(actions: Tensor, room: Room, allowed: Tensor) -> Tensor:  # [S, M]
-    """Rows in which, in order, units without room on their device go to the allowed one with most room left."""
+    """Rows that fit: a device that once had no room for a unit is closed to all later ones.
+
+    They follow the unit before them if they can, or else go where most room is left, so that what moves moves together.
+    """
     full = (loads(actions, room) > room.capacity).any(dim=1)
     rows = actions[full]
     if not len(rows):
         return actions
     rows, state = rows.clone(), room.begin(len(rows))
+    closed = torch.zeros(len(rows), len(room.capacity), dtype=torch.bool)
     for t in range(rows.shape[1]):
         fits = room.fits(t, state, allowed[t])
-        free = torch.where(fits, (room.capacity - state[1]) / room.capacity, NEVER)
-        stays = fits.gather(1, rows[:, t : t + 1])[:, 0]
+        closed |= ~fits & (nn.functional.one_hot(rows[:, t], closed.shape[1]) > 0) & allowed[t]
+        open_ = torch.where((fits & ~closed).any(dim=1, keepdim=True), fits & ~closed, fits)
+        free = torch.where(open_, (room.capacity - state[1]) / room.capacity, NEVER)
+        free.scatter_add_(1, rows[:, max(0, t - 1), None], torch.full((len(rows), 1), 1e3, dtype=free.dtype))
+        stays = open_.gather(1, rows[:, t : t + 1])[:, 0]
         rows[:, t] = torch.where(stays, rows[:, t], free.argmax(dim=1))
         room.place(t, rows[:, t], state)
     found = actions.clone()
