@@ -450,7 +450,7 @@ def test_a_collapsed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:  # P1
         return torch.tensor([9.0, 0.0, 0.0, 0.0]).expand(mask.shape)
 
     monkeypatch.setattr(PlacetoNet, "forward", first)
-    solution = replace(SMALL, learning_rate=0.0, updates=1).solve(inception(), Budget(), 0)
+    solution = replace(SMALL, learning_rate=0.0, updates=4).solve(inception(), Budget(), 0)
     note = next(note for note in solution.notes if note.startswith("placeto:"))
     assert note.endswith("collapsed onto one device")
 
@@ -589,6 +589,18 @@ def test_half_of_the_episodes_begin_at_random() -> None:
     first, second = (fixed._starts(0, np.random.default_rng(n)) for n in range(2))
     assert np.array_equal(first, second)
     assert (first == first[0]).all()
+
+
+def test_episodes_are_compared_with_those_from_the_same_kind_of_start() -> None:
+    own = learner(inception(), replace(SMALL, episodes=8, returns="one-shot"))
+    assert own.kinds.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    starts = own._starts(0, np.random.default_rng(0))
+    assert np.array_equal(starts[4], starts[5])
+    assert np.array_equal(starts[6], starts[7])
+    rho = np.array([[1.0] * 8, [4.0, 3.0, 2.0, 1.0, 9.0, 7.0, 5.0, 5.0]])
+    advantage = own._advantages(0, rho)[0]
+    expected = np.array([-1.5, -0.5, 0.5, 1.5, -1.0, 1.0, 0.0, 0.0])
+    assert advantage == pytest.approx(expected / expected.std())
 
 
 def test_one_device_and_no_operator_are_no_trouble() -> None:

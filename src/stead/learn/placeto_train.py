@@ -2,7 +2,7 @@
 
 Notation    B episodes, T steps, G [T, B] returns
     A       [T, B]  advantage: G less a baseline of the same step
-        batch       mean over the episodes of this update; A is then divided by its deviation
+        batch       mean over the episodes of this update from the same kind of start; A is divided by its deviation
         history     mean over the episodes of the last 10 updates of the same graph (as published)
     loss            corrected: mean over steps and episodes; published: sum
 
@@ -186,9 +186,21 @@ class PlacetoLearner:
             best = [task.scorer.best] * (2 if self.alarms else 1)
             known = [*best, *known]
         drawn = random_rows(task, rng, count - count // 2)
-        turn = (self.version // len(self.tasks)) * (count // 2)
-        chosen = [known[(turn + n) % len(known)] for n in range(count // 2)]
+        turn = (self.version // len(self.tasks)) * (count // 4)
+        chosen = [known[(turn + n // 2) % len(known)] for n in range(count // 2)]  # in pairs, see `kinds`
         return np.stack([*drawn, *chosen])
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:  # [B]
+        """Episodes of one kind are compared: those from random placements, and those from one known placement.
+
+        Much is to be gained from a random placement and little from a good one, whatever is done.
+        """
+        count = self.schooling.episodes
+        if not self.schooling.mixed_starts:
+            return np.zeros(count, dtype=np.int64)
+        known = np.arange(count // 2) // 2
+        return np.concatenate([np.zeros(count - count // 2, dtype=np.int64), 1 + known])
 
     def _fixed(self, index: int) -> NDArray[np.uint8]:  # [1, N]
         """One random placement of a graph, the same in all updates.
@@ -201,7 +213,9 @@ class PlacetoLearner:
     def _advantages(self, index: int, rho: NDArray[np.float64]) -> NDArray[np.float64]:  # [T, B]
         gains = returns_to_go(rho, self.schooling.returns)
         if self.schooling.baseline == "batch":
-            centred = gains - gains.mean(axis=1, keepdims=True)
+            kinds = self.kinds
+            same = (kinds[:, None] == kinds).astype(np.float64)
+            centred = gains - gains @ (same / same.sum(axis=0))
             return np.asarray(centred / (centred.std() + 1e-8))
         history, mean = self.history[index], gains.mean(axis=1)
         base = np.mean(history, axis=0) if history else mean
