@@ -24,7 +24,8 @@ Variants, and why
 
 Why nodes are centred: the encoder's output has its mean over the graph taken off. Without, the mean of all nodes moves
 all groups to the same device first, since one device beats random placements; on ResNet-50 with devices `f32 mixed`
-3 of 5 seeds stayed there (best 68 ms or more after 500 evaluations), with it none of 30 (at most 56.84, optimum 55.95).
+3 of 5 seeds had found no better than 68 ms after 500 evaluations, with it the same 5 ended at 56.70 or less (optimum
+55.95; of 12 seeds one ended at 62.00, and none of 30 above 56.84 once the greedy placement was no longer scored).
 The bias of staying alone is 0 and not below: lossless coarsening has joined already what belongs together. Both were
 chosen on that instance with seeds that no reported number uses, and so was the greedy placement left unscored while
 training: it cost every eleventh evaluation.
