@@ -9,6 +9,8 @@ from suite import EXPERTS, GDP12
 
 Cell = dict[str, Any]
 Cells = dict[str, dict[str, Cell]]
+Check = tuple[str, str, bool | str | None, str]
+SEEDS = 3  # that the checks ask for
 COLUMNS = (
     "single", "METIS", "heft", "multilevel", "copied", "greedy", "sampled", "GDP", "GDP + polish", "search", "auto",
     "HDP", "HDP + polish", "bound",
@@ -93,8 +95,8 @@ def told_ratio(values: list[float], expert: float) -> str:
     return f"{ratio:.3f}" if math.isfinite(ratio) else "no room"
 
 
-def checks(cells: Cells) -> list[tuple[str, str, bool | None, str]]:
-    """(id, what, passed or None if not run, measured)."""
+def checks(cells: Cells) -> list[Check]:
+    """(id, what, passed or None if not run or the words for it, measured)."""
     table = rows(cells)
     found = [
         _over_expert(table),
@@ -112,7 +114,9 @@ def checks(cells: Cells) -> list[tuple[str, str, bool | None, str]]:
     ]
 
 
-Check = tuple[str, str, bool | None, str]
+def on_seeds(passed: bool, seeds: int) -> bool | str:
+    """A result that fewer seeds than asked for stand behind says so."""
+    return f"pass on {seeds} of {SEEDS} seeds" if passed and seeds < SEEDS else passed
 
 
 def _over_expert(table: dict[str, dict[str, list[float]]]) -> Check:
@@ -127,7 +131,7 @@ def _over_expert(table: dict[str, dict[str, list[float]]]) -> Check:
     sampled = [row["expert"][0] / middle(row["sampled"]) for row in table.values()]
     counts = {len(row["GDP + polish"]) for row in table.values()}
     return (
-        "G6", what, geometric(each) >= 1.16 and geometric(worst) >= 1.12,
+        "G6", what, on_seeds(geometric(each) >= 1.16 and geometric(worst) >= 1.12, min(counts)),
         f"{geometric(each):.3f}, worst seeds {geometric(worst):.3f}, without polish {geometric(own):.3f}, samples of "
         f"the policy alone {geometric(sampled):.3f}, the copied constructions {geometric(copied):.3f}; "
         f"seeds: {min(counts)}",
@@ -188,7 +192,7 @@ def _no_collapse(cells: Cells, table: dict[str, dict[str, list[float]]]) -> Chec
     return (
         "G9",
         what,
-        None if not seen else not bad,
+        None if not seen else on_seeds(not bad, len(of(cells, "gdp", GDP12[0].name))),
         f"{seen - len(bad)} of {seen} runs{': not ' + ', '.join(bad) if bad else ''}",
     )
 
@@ -269,8 +273,9 @@ def told(cells: Cells) -> str:
         "",
     ]
     lines += [*main_table(cells), "", "| check | what | result | measured |", "|---|---|---|---|"]
-    words = {True: "pass", False: "**fail**", None: "not run"}
+    words: dict[bool | str | None, str] = {True: "pass", False: "**fail**", None: "not run"}
     lines += [
-        f"| {name} | {what} | {words[passed]} | {value} |" for name, what, passed, value in checks(cells)
+        f"| {name} | {what} | {words.get(passed, passed)} | {value} |"
+        for name, what, passed, value in checks(cells)
     ]
     return "\n".join(lines) + "\n"
