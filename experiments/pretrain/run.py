@@ -46,8 +46,8 @@ EVERY = 25  # updates between checkpoints
 TUNED = 50  # updates of fine-tuning
 ASKED = 64  # samples of zero-shot
 TESTS = {  # held-out families and their graphs in gdp12; one policy per family of the suite would take an hour
-    "gnmt": ("GNMT-2", "GNMT-4"),
-    "transformer-xl": ("Transformer-XL-2", "Transformer-XL-4"),
+    "gnmt": ("GNMT-2", "GNMT-4", "GNMT-8"),
+    "transformer-xl": ("Transformer-XL-2", "Transformer-XL-4", "Transformer-XL-8"),
 }
 
 
@@ -96,65 +96,82 @@ def learnt(options: GDP, problem: Problem, known: dict[str, float], seed: int) -
     return own
 
 
-def transfer(family: str, name: str, seed: int) -> dict[str, Any]:
-    """All rows of the transfer table for one graph; values are seconds."""
-    instance = next(one for one in GDP12 if one.name == name)
-    problem = instance.problem()
-    known = rule_seconds(problem, (*EXPERTS, "single", "heft", "multilevel"))
-    expert = min(known[one] for one in EXPERTS)
-    path = RESULTS / f"without-{family}.safetensors"
-    policy = NetworkPolicy.load(path, GDP)
+def asked(family: str, name: str, seed: int) -> dict[str, Any]:
+    """The zero-shot part of a row; values are seconds."""
+    problem = test_problem(name)
+    known = rule_seconds(problem, (*EXPERTS, "single", "heft"))
+    policy = NetworkPolicy.load(policy_file(family), GDP)
     begin = time.process_time()
     proposal = policy.propose(problem, ASKED, seed)
-    asked = time.process_time() - begin
-    seconds = seconds_of(problem, proposal.placements)
-    random = policy.method.network(2, seed + 1000)
-    blind = NetworkPolicy(policy.method, random, 2).propose(problem, ASKED, seed).placements
-    start = {one: known[one] for one in ("expert", "single") if math.isfinite(known[one])}
-    same: dict[str, Any] = {**policy.method.network_options(), "imitation": 0, "copies": "", "threads": 1}
-    begin = time.process_time()
-    tuned = learnt(GDP(**same, policy=str(path), samples=256), problem, start, seed)
     spent = time.process_time() - begin
-    scratch = learnt(GDP(**same, policy="", samples=256), problem, start, seed)
-    evaluations = tuned.evaluations
-    searched = solver("search").solve(problem, Budget(evaluations=evaluations), seed)
+    seconds = seconds_of(problem, proposal.placements)
+    random = NetworkPolicy(policy.method, policy.method.network(2, seed + 1000), 2)
+    blind = seconds_of(problem, random.propose(problem, ASKED, seed).placements)
     return {
         "family": family, "graph": name, "seed": seed, "operators": len(problem.graph),
-        "units": tuned.tasks[0].grouping.count, "expert": expert, "single": known["single"], "heft": known["heft"],
-        "multilevel": known["multilevel"], "zero_shot_greedy": float(seconds[0]),
-        "zero_shot_best_of_64": float(seconds.min()), "zero_shot_cpu_seconds": asked,
-        "untrained_best_of_64": float(seconds_of(problem, blind).min()),
-        "fine_tuned_greedy": tuned.tasks[0].greedy_seconds, "fine_tuned_best": tuned.tasks[0].scorer.best_seconds,
-        "fine_tuned_cpu_seconds": spent, "evaluations": evaluations,
+        "expert": min(known[one] for one in EXPERTS), "single": known["single"], "heft": known["heft"],
+        "zero_shot_greedy": float(seconds[0]), "zero_shot_best_of_64": float(seconds.min()),
+        "zero_shot_cpu_seconds": spent, "untrained_best_of_64": float(blind.min()),
+    }  # fmt: skip
+
+
+def tuned(family: str, name: str, seed: int) -> dict[str, Any]:
+    """The part of a row that trains: fifty updates from the policy, the same from scratch, and search."""
+    problem, path = test_problem(name), policy_file(family)
+    known = rule_seconds(problem, ("expert", "single"))
+    start = {one: seconds for one, seconds in known.items() if math.isfinite(seconds)}
+    method = NetworkPolicy.load(path, GDP).method
+    same: dict[str, Any] = {**method.network_options(), "imitation": 0, "copies": "", "threads": 1}
+    begin = time.process_time()
+    own = learnt(GDP(**same, policy=str(path), samples=256), problem, start, seed)
+    spent = time.process_time() - begin
+    scratch = learnt(GDP(**same, policy="", samples=256), problem, start, seed)
+    searched = solver("search").solve(problem, Budget(evaluations=own.evaluations), seed)
+    return {
+        "fine_tuned_greedy": own.tasks[0].greedy_seconds, "fine_tuned_best": own.tasks[0].scorer.best_seconds,
+        "fine_tuned_cpu_seconds": spent, "evaluations": own.evaluations,
         "scratch_greedy": scratch.tasks[0].greedy_seconds, "scratch_best": scratch.tasks[0].scorer.best_seconds,
         "search_at_equal_evaluations": searched.objective_seconds,
     }  # fmt: skip
 
 
-def table(most_minutes: float, seed: int) -> None:
-    """Fill the table, cell by cell, and print it."""
+def test_problem(name: str) -> Problem:
+    """A graph of gdp12, with its memory limits."""
+    return next(one for one in GDP12 if one.name == name).problem()
+
+
+def policy_file(family: str) -> Path:
+    """The policy that never saw a family."""
+    return RESULTS / f"without-{family}.safetensors"
+
+
+def table(most_minutes: float, seed: int, zero_shot_only: bool) -> None:
+    """Fill the table, row by row, and print it."""
     begin, kept = time.monotonic(), RESULTS / "transfer.json"
-    found: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []
-    for family, names in TESTS.items():
-        for name in names:
-            if any((row["graph"], row["seed"]) == (name, seed) for row in found):
+    found: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
+    for part, needs in ((asked, "zero_shot_greedy"), (tuned, "fine_tuned_best")):
+        if zero_shot_only and part is tuned:
+            break
+        for family, name in [(family, name) for family, names in TESTS.items() for name in names]:
+            row = found.setdefault(f"{name}, seed {seed}", {})
+            if needs in row:
                 continue
-            if not (RESULTS / f"without-{family}.safetensors").exists():
+            if not policy_file(family).exists():
                 print(f"no policy without {family} yet: python {sys.argv[0]} train --hold-out {family}")
                 continue
             if time.monotonic() - begin > 60 * most_minutes:
                 print("out of time; run it again to go on")
                 break
-            found.append(transfer(family, name, seed))
+            row.update(part(family, name, seed))
             kept.write_text(json.dumps(found, indent=1))
-    print(told(found))
+    print(told([row for row in found.values() if row]))
 
 
 COLUMNS = {
     "zero-shot greedy": "zero_shot_greedy", "best of 64": "zero_shot_best_of_64",
     "untrained, best of 64": "untrained_best_of_64",
     "fine-tuned greedy": "fine_tuned_greedy", "fine-tuned best": "fine_tuned_best", "scratch best": "scratch_best",
-    "heft": "heft", "multilevel": "multilevel", "search": "search_at_equal_evaluations",
+    "heft": "heft", "search": "search_at_equal_evaluations",
 }  # fmt: skip
 
 
@@ -162,11 +179,11 @@ def told(rows: list[dict[str, Any]]) -> str:
     """Seconds over those of the expert, as Markdown; below 1 is faster."""
     lines = [f"| graph | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}"]
     for row in rows:
-        ratios = [row[key] / row["expert"] for key in COLUMNS.values()]
-        values = [f"{ratio:.3f}" if math.isfinite(ratio) else "no room" for ratio in ratios]
+        ratios = [row[key] / row["expert"] if key in row else None for key in COLUMNS.values()]
+        values = ["" if one is None else f"{one:.3f}" if math.isfinite(one) else "no room" for one in ratios]
         lines.append(f"| {row['graph']} | {' | '.join(values)} |")
     for name, key in (("zero-shot greedy", "zero_shot_greedy"), ("fine-tuned best", "fine_tuned_best")):
-        values = [row[key] / row["expert"] for row in rows]
+        values = [row[key] / row["expert"] for row in rows if key in row]
         if values and all(map(math.isfinite, values)):
             lines.append(
                 f"\ngeometric mean of {name}: {math.exp(sum(map(math.log, values)) / len(values)):.3f}"
@@ -184,10 +201,13 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-minutes", type=float, default=5.0)
+    parser.add_argument(
+        "--zero-shot-only", action="store_true", help="of the table: ask the policies, train nothing"
+    )
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     if given.what == "table":
-        table(given.most_minutes, given.seed)
+        table(given.most_minutes, given.seed, given.zero_shot_only)
         return
     name = f"without-{given.hold_out}" if given.hold_out else "gdp"
     output = given.output or RESULTS / f"{name}.safetensors"
