@@ -697,7 +697,7 @@ def test_a_policy_places_other_graphs_on_other_numbers_of_devices(path: Path) ->
 
 
 def test_a_policy_can_be_tuned_on_a_graph(path: Path) -> None:
-    solution = Placeto(policy=str(path), tune=2, episodes=2).solve(inception(), Budget(), 0)
+    solution = Placeto(policy=str(path), fine_tune=2, episodes=2).solve(inception(), Budget(), 0)
     assert any("placeto: 2 updates" in note for note in solution.notes)
 
 
@@ -769,7 +769,7 @@ def test_trails_fall() -> None:
 def test_wrong_options_are_bad_input() -> None:
     for wrong in (
         {"variant": "best"}, {"episodes": 1}, {"algorithm": "sarsa"}, {"returns": "sum"}, {"traversal": "dfs"},
-        {"groups": 5000}, {"learning_rate": -1.0}, {"learning_rate": math.nan}, {"tune": 3}, {"kl": -1.0},
+        {"groups": 5000}, {"learning_rate": -1.0}, {"learning_rate": math.nan}, {"fine_tune": 3}, {"kl": -1.0},
     ):  # fmt: skip
         with pytest.raises(BadInput, match="placeto"):
             Placeto(**wrong)  # type: ignore[arg-type]

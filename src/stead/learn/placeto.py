@@ -105,7 +105,7 @@ class Placeto:
     variant: str = "corrected"
     policy: str = ""  # a file of `stead train placeto`; empty: train on the problem
     updates: int = 100  # on a problem, or of a training run
-    tune: int = 0  # updates on the problem that a policy from a file goes on with
+    fine_tune: int = 0  # updates on the problem that a policy from a file goes on with
     episodes: int = 8
     groups: int = 0  # at most; 0: that of the variant
     learning_rate: float = 1e-3
@@ -132,15 +132,15 @@ class Placeto:
         ):
             if given not in known:
                 raise BadInput(f"placeto: {name} is one of {', '.join(filter(None, known))}, got {given!r}")
-        for name, least in (("updates", 0), ("tune", 0), ("episodes", 2), ("groups", 0), ("kl", 0)):
+        for name, least in (("updates", 0), ("fine_tune", 0), ("episodes", 2), ("groups", 0), ("kl", 0)):
             if not getattr(self, name) >= least:
                 raise BadInput(f"placeto: {name} must be at least {least}, got {getattr(self, name)}")
         if self.groups > MOST_GROUPS:
             raise BadInput(f"placeto: at most {MOST_GROUPS} groups, got {self.groups}")
         if not 0 <= self.learning_rate < 1:
             raise BadInput(f"placeto: a learning rate lies in 0 .. 1, got {self.learning_rate}")
-        if self.tune and not self.policy:
-            raise BadInput("placeto: tune goes on from a policy; give policy=FILE or set updates")
+        if self.fine_tune and not self.policy:
+            raise BadInput("placeto: fine_tune goes on from a policy; give policy=FILE or set updates")
 
     @property
     def name(self) -> str:
@@ -184,7 +184,7 @@ class Placeto:
                 if self.policy:
                     loaded = NetworkPolicy.load(Path(self.policy), Placeto)
                     load_network(learner.network, network_arrays(loaded.network))
-                _improve(search, learner, self.tune if self.policy else self.updates)
+                _improve(search, learner, self.fine_tune if self.policy else self.updates)
             if self.polish:
                 polish(search)
         return search.solution()
@@ -238,7 +238,7 @@ class Placeto:
         values = {name: getattr(preset, name) for name in preset.__dataclass_fields__}
         values |= {
             "episodes": self.episodes,
-            "updates": self.tune if self.policy else self.updates,
+            "updates": self.fine_tune if self.policy else self.updates,
             "learning_rate": self.learning_rate,
             "alarm": preset.alarm and self.alarm,
             "algorithm": self.algorithm or preset.algorithm,
