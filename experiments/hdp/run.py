@@ -20,7 +20,7 @@ from stead.learn.hdp import HDP
 INSTANCES = (
     Instance("RNNLM-2 on 2 devices", "zoo:rnnlm-2?phase=train", 2),
     Instance("Inception-v3 on 2 devices", "zoo:inception-v3?phase=train", 2),
-    Instance("GNMT-2 on 2 devices, tight memory", "zoo:gnmt-2?phase=train", 2, room=1.3),
+    Instance("GNMT-2 on 2 devices, tight memory", "zoo:gnmt-2?phase=train", 2, room=1.15),
 )
 EVALUATIONS = dict(zip((one.name for one in INSTANCES), (1000, 600, 300), strict=True))
 VARIANTS = {
