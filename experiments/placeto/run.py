@@ -186,14 +186,20 @@ def inception_checks(found: Found, judged: Any) -> Iterator[Any]:
     rows = found.all("inception")
     values, best = found.column("inception", "argmax"), found.column("inception", "best")
     yield judged(
-        "P11", "inception50: argmax <= 11.0 in all", rows, lambda: max(values) <= 11.0, lambda: told(values)
+        "P11",
+        "inception50, 40 updates: argmax <= 11.0 in all",
+        rows,
+        lambda: max(values) <= 11.0,
+        lambda: told(values),
     )
     yield judged(
         "P11", "argmax uses at least 2 devices in all", rows,
         lambda: min(found.column("inception", "argmax_devices")) >= 2,
         lambda: told(found.column("inception", "argmax_devices")),
     )  # fmt: skip
-    yield judged("P11", "median of best seen <= 9.6", rows, lambda: median(best) <= 9.6, lambda: told(best))
+    yield judged(
+        "P11", "40 updates: median of best seen <= 9.6", rows, lambda: median(best) <= 9.6, lambda: told(best)
+    )
     yield judged(
         "P11", "no alarm", rows, lambda: not any(found.column("inception", "alarms")),
         lambda: told(found.column("inception", "alarms")),
