@@ -2,10 +2,10 @@
 
     python experiments/gdp/run.py [--quick] [--only PART] [--seeds 3] [--seconds 30] [--most-minutes 1000]
 
-Parts: rules, gdp, rivals, hdp, pretrained, ablations, zero-rate, reference. Every cell is kept in results/cells.json as
-soon as it is done and is skipped when the command is given again; results/README.md has the tables. The process keeps
-to one core; learning uses --seconds of CPU time, polish gets half as much on top, rivals as much as both together.
-Limits of wall time are stretched by what a busy machine takes.
+Parts: rules, gdp, rivals, hdp, zero-shot, pretrained, ablations, zero-rate, reference. Every cell is kept in
+results/cells.json as soon as it is done and is skipped when the command is given again; results/README.md has the
+tables. The process keeps to one core; learning uses --seconds of CPU time, polish gets half as much on top, rivals as
+much as both together. Limits of wall time are stretched by what a busy machine takes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from tables import geometric, told
 
 from stead.errors import Infeasible, SteadError
 from stead.learn.gdp import GDP, SHIPPED
+from stead.learn.policy import NetworkPolicy
 from stead.learn.solver import Start
 from stead.learn.state import one_thread
 from stead.learn.trainer import Learner
 from stead.loading import load
 from stead.problem import Latency, Placement, Problem
+from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
 from stead.solvers.base import REGISTRY, Search
@@ -151,6 +153,20 @@ def pretrained(instance: Instance, seed: int) -> Cell:
     }  # fmt: skip
 
 
+def zero_shot(instance: Instance) -> Cell:
+    """The policy of the package asked once, beside a network that learnt nothing."""
+    problem, own = instance.problem(), NetworkPolicy.load(SHIPPED, GDP)
+    blind = NetworkPolicy(own.method, own.method.network(2, 1000), 2)
+    found = []
+    for policy in (own, blind):
+        scores = simulate_many(problem, policy.propose(problem, 64, 0).placements, threads=1)
+        found.append(np.where(scores.feasible, scores.seconds, np.inf))
+    return {
+        "greedy": float(found[0][0]), "best_of_64": float(found[0].min()),
+        "untrained_best_of_64": float(found[1].min()),
+    }  # fmt: skip
+
+
 def ablation(name: str, seed: int, updates: int) -> Cell:
     """Batch training without one part; mean of greedy seconds over the expert's."""
     problems = [load(model, equal(2)).problem(Latency()) for model in BATCH]
@@ -243,6 +259,8 @@ def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, Callable[[], Cel
         for one in chosen:
             yield "hdp", f"{one.name}, {seconds:g} s, seed 0", lambda one=one: hdp(one, 0, seconds)
     if SHIPPED.exists():
+        for one in chosen:
+            yield "zero-shot", one.name, lambda one=one: zero_shot(one)
         for one in chosen:
             yield "pretrained", f"{one.name}, seed 0", lambda one=one: pretrained(one, 0)
     updates = 20 if given.quick else 120

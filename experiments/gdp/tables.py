@@ -83,6 +83,22 @@ def main_table(cells: Cells) -> list[str]:
     return [*lines, f"| **geometric mean** | | | {' | '.join(means)} |"]
 
 
+def zero_table(cells: Cells) -> list[str]:
+    """The policy of the package, asked once; seconds over those of the expert."""
+    shown = {"greedy": "greedy", "best of 64": "best_of_64", "untrained, best of 64": "untrained_best_of_64"}
+    lines = [f"| graph | {' | '.join(shown)} |", f"|---|{'---:|' * len(shown)}"]
+    table, ratios = rows(cells), []
+    for name, cell in cells.get("zero-shot", {}).items():
+        expert = table[name]["expert"][0]
+        ratios.append([(seconds(cell, key) or math.inf) / expert for key in shown.values()])
+        values = [f"{one:.3f}" if math.isfinite(one) else "no room" for one in ratios[-1]]
+        lines.append(f"| {name} | {' | '.join(values)} |")
+    means = [geometric(list(column)) for column in zip(*ratios, strict=True)]
+    return (
+        [*lines, f"| **geometric mean** | {' | '.join(f'{mean:.3f}' for mean in means)} |"] if ratios else []
+    )
+
+
 def middle(values: list[float]) -> float:
     """The median, the better one of two."""
     return sorted(values)[(len(values) - 1) // 2]
@@ -272,7 +288,8 @@ def told(cells: Cells) -> str:
         "Seconds over those of the expert; below 1 is faster. Median over seeds.",
         "",
     ]
-    lines += [*main_table(cells), "", "| check | what | result | measured |", "|---|---|---|---|"]
+    lines += [*main_table(cells), "", "The policy of the package, asked once:", "", *zero_table(cells)]
+    lines += ["", "| check | what | result | measured |", "|---|---|---|---|"]
     words: dict[bool | str | None, str] = {True: "pass", False: "**fail**", None: "not run"}
     lines += [
         f"| {name} | {what} | {words.get(passed, passed)} | {value} |"
