@@ -137,7 +137,8 @@ def pretrained(instance: Instance, seed: int) -> Cell:
     problem = instance.problem()
     with one_thread():
         begin = time.process_time()
-        options = GDP(policy=str(SHIPPED), level="unit", imitation=0, copies="", threads=1)
+        same: dict[str, Any] = NetworkPolicy.load(SHIPPED, GDP).method.network_options()
+        options = GDP(**same, policy=str(SHIPPED), imitation=0, copies="", threads=1)
         own = options.learner([problem], seed, [Start(Start.of(problem).known, None)])
         task, trail = own.tasks[0], []
         zero = float(task.scorer.score(own.greedy(task)[None, :]).seconds[0])

@@ -212,11 +212,13 @@ class GDP:
         """A network with its graphs, ready for the first update; it begins with the policy of a given file."""
         network, preset = self.network(0, seed), PRESETS[self.variant]
         if self.policy and self.policy != PRETRAINED:
-            network = NetworkPolicy.load(Path(self.policy), GDP).network
-            if network.shape != self.shape:
+            trained = NetworkPolicy.load(Path(self.policy), GDP)
+            if trained.method.network_options() != self.network_options():
                 raise BadInput(
-                    f"{self.policy} holds a network of other sizes; give the options it was trained with"
+                    f"{self.policy} holds a network of other sizes or for other features; give the options it was "
+                    f"trained with: {trained.method.network_options()}"
                 )
+            network = trained.network
         tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
         return Learner(network, tasks, self._training(preset), seed=seed)
 
