@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <queue>
+#include <stdexcept>
 #include <tuple>
 
 #include "fail.h"
@@ -157,6 +158,8 @@ void Builder::run(std::int32_t v, int d) {
 
 ListResult Builder::result() const {
     ListResult result{timeline_.devices(), timeline_.order()};
+    if (static_cast<std::int32_t>(result.order.size()) != problem_.operators)
+        throw std::logic_error("a list schedule left operators out");
     if (find_obstacle(problem_, result.devices.data()).status != Status::ok) return result;
     ProgramOrder engine(problem_, false);
     const Orders orders{.order = result.order, .transfer_order = {}};
@@ -326,12 +329,25 @@ private:
     }
 
     void run(std::int32_t v, int d) {
+        const std::int32_t unit = b_.tables_.unit_of[v];
+        const bool opens_unit = b_.device_of_unit_[unit] < 0;
         b_.run(v, d);
         done_[v] = 1;
         devices_[d].last = v;
+        if (opens_unit) bring_back(unit, d);
         for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
             for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i)
                 if (--need_[problem_.consumer[i]] == 0) add(problem_.consumer[i]);
+    }
+
+    /// Members of `unit` that are ready, and that were turned away from d for lack of room, must run there now.
+    void bring_back(std::int32_t unit, int d) {
+        for (const std::int32_t u : b_.tables_.members[unit]) {
+            // What is open nowhere has been forced already.
+            if (need_[u] || done_[u] || !open_[u] || open_[u] >> d & 1) continue;
+            devices_[d].coming.emplace(b_.timeline_.offer(u, d).ready, place_[u]);
+            open_[u] |= std::uint64_t{1} << d;
+        }
     }
 
     Builder& b_;

@@ -339,3 +339,26 @@ def test_a_latency_answer_carries_its_order() -> None:
 def test_equal_devices_have_one_average() -> None:
     found = Heft().solve(two_towers(), Budget())
     assert found.evaluations == Heft(average="mean").solve(two_towers(), Budget()).evaluations
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_operator_runs_once_where_units_find_no_room(rule: str) -> None:
+    """A member of a unit may have been turned away from a device that another member is forced onto later."""
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        build = GraphBuilder("crowded")
+        tensors: list[TensorId] = []
+        for v in range(12):
+            reads = [tensors[u] for u in rng.choice(v, size=min(v, int(rng.integers(0, 3))), replace=False)]
+            operator = build.operator(f"o{v}", flops=float(rng.integers(1, 9)) * 1e9, reads=reads)
+            build.weight(f"w{v}", size_bytes=int(rng.integers(1, 100)), users=[operator])
+            tensors.append(build.tensor(operator, size_bytes=int(rng.integers(1, 100)) * 10**6))
+        graph, cluster = build.build(), equal_devices(3, 10**4)
+        problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
+        unit_of = rng.integers(0, 4, 12).astype(np.int32)
+        unit_of = np.unique(unit_of, return_inverse=True)[1].astype(np.int32)
+        limits = rng.integers(0, 200, 3).astype(np.int64)
+        _, orders, _ = _native.list_schedule_many(
+            problem.native, unit_of, variants=[(rule, 1.0, "mean", True, 0.0)], limit_bytes=limits
+        )
+        assert sorted(orders[0].tolist()) == list(range(12))
