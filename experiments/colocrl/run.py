@@ -100,8 +100,16 @@ def checks(own: Study) -> None:
     told("C10", slow["greedy_devices"] == 1, f"greedy on {slow['greedy_devices']} devices")
     tight = INSTANCES[-1]
     expert = median_of(own.rows(tight, "expert"))[0]
-    polished = median_of(own.rows(tight, "colocrl + polish"))[0]
-    told("C11", expert / polished >= 1.2, f"{100 * (expert / polished - 1):.1f} % faster than the expert")
+    alone = median_of(own.rows(tight, "colocrl"))[0]
+    found = cells.get(
+        "C11", lambda: solved("colocrl", tight.problem(), seconds=2 * CPU_SECONDS, updates=50, polish=True)
+    )
+    told(
+        "C11",
+        expert / found["seconds"] >= 1.2,
+        f"{100 * (expert / found['seconds'] - 1):.1f} % faster than the expert with polish, "
+        f"samples alone {100 * (expert / alone - 1):.1f} %",
+    )
     shares = [row["network_share"] for one in INSTANCES for row in own.rows(one, "colocrl")]
     told("time in the network", min(shares) > 0.8, f"at least {100 * min(shares):.1f} %")
 

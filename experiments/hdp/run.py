@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from comparison import Cells, Instance, Study, arguments, median_of, told
+from comparison import Cells, Instance, Study, arguments, median_of, solved, told
 
 from stead.learn.hdp import HDP
 
@@ -65,8 +65,16 @@ def checks(own: Study) -> None:
         )
     tight = INSTANCES[-1]
     expert = median_of(own.rows(tight, "expert"))[0]
-    polished = median_of(own.rows(tight, "hdp + polish"))[0]
-    told("C11", expert / polished >= 1.2, f"{100 * (expert / polished - 1):.1f} % faster than the expert")
+    alone = median_of(own.rows(tight, "hdp"))[0]
+    found = own.cells.get(
+        "C11", lambda: solved("hdp", tight.problem(), seconds=120.0, updates=50, polish=True)
+    )
+    told(
+        "C11",
+        expert / found["seconds"] >= 1.2,
+        f"{100 * (expert / found['seconds'] - 1):.1f} % faster than the expert with polish, "
+        f"samples alone {100 * (expert / alone - 1):.1f} %",
+    )
     shares = [row["network_share"] for one in INSTANCES for row in own.rows(one, "hdp")]
     told("time in the network", min(shares) > 0.8, f"at least {100 * min(shares):.1f} %")
 
