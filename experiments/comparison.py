@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from stead.sim.bounds import best_bound
 from stead.solvers import solver
 
 BASELINES = ("single", "expert", "balanced", "metis")
+AGAIN = 4  # times the evaluations: a policy that draws the same placements for ever is stopped then
 
 
 def reference_cluster(
@@ -117,9 +119,12 @@ def learned(
     with one_thread():
         own = options.learner([problem], seed, [Start.of(problem)])
         task, begin, spent = own.tasks[0], time.process_time(), [0.0, 0.0, 0.0]
+        asked_most = math.inf if evaluations is None else AGAIN * evaluations
         while (
-            evaluations is None or task.scorer.evaluations + own.evaluations_per_update <= evaluations
-        ) and (cpu_seconds is None or time.process_time() - begin < cpu_seconds):
+            (evaluations is None or task.scorer.evaluations + own.evaluations_per_update <= evaluations)
+            and task.scorer.evaluations + task.scorer.hits < asked_most
+            and (cpu_seconds is None or time.process_time() - begin < cpu_seconds)
+        ):
             metrics = own.update()
             spent[0] += metrics.network_seconds
             spent[1] += metrics.simulator_seconds

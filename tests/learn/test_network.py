@@ -170,4 +170,5 @@ def test_logits_stay_within_their_scale() -> None:
 def test_equal_devices_are_masked_alike_by_a_problem_with_ample_memory() -> None:
     _, inputs = ColocRL(hidden=32).inputs(grid(pair(devices=3)))
     assert inputs.room is None
-    assert inputs.allowed.shape == (16, 3)
+    assert inputs.allowed.shape[1] == 3
+    assert inputs.allowed.all()
