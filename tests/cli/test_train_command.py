@@ -89,3 +89,8 @@ def test_hsdag_is_trained_for_sequential_execution_and_used(
     place = ["place", GRAPH, *where, "--solver", "hsdag", "--policy", "p.safetensors", "--json"]
     assert exit_code([*place, "--objective", "latency"]) == 0
     assert json.loads(capsys.readouterr().out)["solver"] == "hsdag"
+
+
+def test_a_negative_number_of_updates_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["train", "colocrl", "--graphs", GRAPH, "--devices", "2x 3090", "--updates", "-3"]) == 2
+    assert capsys.readouterr().err == "stead: updates must be at least 0, got -3\n"

@@ -50,7 +50,7 @@ def train(
 
     chosen: Any = solver(policy, **options.settings("--set", settings))
     if not hasattr(chosen, "learner"):
-        raise BadInput(f"{policy} is a solver that does not learn; colocrl does")
+        raise BadInput(f"{policy} is a solver that does not learn; colocrl, hdp, placeto, gdp and hsdag do")
     runs = import_module("stead.learn.runs")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.solver").train_policy
     run = runs.Run(output, updates, resume, every)

@@ -36,8 +36,9 @@ class Run:
     every: int = 25  # updates between checkpoints
 
     def __post_init__(self) -> None:
-        if self.updates < 0 or self.every < 1:
-            raise BadInput(f"a run has 0 or more updates and checkpoints every 1 or more, got {self}")
+        for name, least in (("updates", 0), ("every", 1)):
+            if getattr(self, name) < least:
+                raise BadInput(f"{name} must be at least {least}, got {getattr(self, name)}")
         if not self.output.absolute().parent.is_dir():
             raise BadInput(f"there is no folder {self.output.absolute().parent} to write the policy to")
 
