@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import stead
 from stead.cli.main import exit_code
 from stead.cli.output import Progress
 from stead.formats import write_graph
@@ -49,6 +50,12 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 def place(*more: str) -> list[str]:
     return ["place", "demo.json", "--devices", "3090,3060", "--evaluations", "200", *more]
+
+
+def test_the_module_runs_like_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "stead", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.strip() == stead.__version__
 
 
 def test_demo_shows_a_plan_its_gap_and_baselines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
