@@ -219,8 +219,9 @@ def _exact(problem: Problem) -> list[Step]:
     if objective.execution == "sequential":
         return [Step("mincut")]
     if objective.execution == "offload":
-        program = [Step("latency-mip", 0.6)] if problem.unit_count <= 150 else []
-        return [Step("offload-linear", 0.6), *program]
+        if problem.unit_count > 150:
+            return [Step("offload-linear")]  # its own local search is better than the climbing that comes last
+        return [Step("offload-linear", 0.6), Step("latency-mip", 0.6)]
     if runs_in_turn(problem):
         return [Step("mincut", 0.5)]
     small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
