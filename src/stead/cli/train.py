@@ -38,6 +38,12 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the solver.")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(help="That share the graphs of an update; the policy is the same for any number.")
+    ] = 1,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Take actors of Ray as processes, of the cluster at RAY_ADDRESS if set.")
+    ] = False,
     json: options.Json = False,
 ) -> int:
     """Train a policy on graphs; the same seed gives the same policy, also after a kill and --resume."""
@@ -57,7 +63,7 @@ def train(
     problems = [_problem(model, devices, objective or "latency", execution) for model in graphs]
     progress = _Progress(runs.progress_line)
     try:
-        learner = train_policy(chosen, problems, graphs, run, seed=seed, report=progress)
+        learner = train_policy(chosen, problems, graphs, run, seed=seed, processes=processes, ray=ray, report=progress)
     except KeyboardInterrupt:
         print(f"stead: interrupted; go on with --resume -o {output}", file=sys.stderr)
         return INTERRUPTED

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput
 from stead.learn import checkpoints
+from stead.learn.crew import Network
 from stead.learn.state import load_network, network_arrays, one_thread
-from stead.learn.trainer import Network
 from stead.problem import Problem
 from stead.transform import Grouping
 

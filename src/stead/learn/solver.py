@@ -8,7 +8,8 @@ step of its own, off unless asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -16,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.units import format_seconds
-from stead.errors import Infeasible
+from stead.errors import BadInput, Infeasible
+from stead.learn.crew import Processes
+from stead.learn.crew_ray import Actors
 from stead.learn.policy import Policy, Proposal, document_of
 from stead.learn.runs import Run, Trainee, train
 from stead.learn.state import one_thread
 from stead.learn.tasks import Task
-from stead.learn.trainer import Metrics
+from stead.learn.trainer import Learner, Metrics
 from stead.problem import Placement, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
@@ -153,9 +156,11 @@ def train_policy(
     run: Run,
     *,
     seed: int = 0,
+    processes: int = 1,
+    ray: bool = False,
     report: Callable[[Metrics, Trainee], None] | None = None,
 ) -> Trainee:
-    """Train a method on problems and write its policy with log and curve."""
+    """Train a method on problems and write its policy with log and curve; see crew.py about processes."""
     with one_thread():
         if any(option.name == "updates" for option in fields(method)):  # a rate may fall until the last of them
             method = replace(method, updates=run.updates)
@@ -163,8 +168,31 @@ def train_policy(
         for task, name in zip(learner.tasks, names, strict=True):
             task.name = name
         devices = max(len(problem.cluster) for problem in problems)
-        train(learner, run, document_of(method, devices), report=report)
+        with _shared_out(learner, processes, ray, method.name):
+            train(learner, run, document_of(method, devices), report=report)
     return learner
+
+
+@contextmanager
+def _shared_out(learner: Trainee, processes: int, ray: bool, name: str) -> Iterator[None]:
+    """Let several processes do the work of the network meanwhile."""
+    if processes < 1:
+        raise BadInput(f"--processes must be at least 1, got {processes}")
+    if processes == 1 and not ray:
+        yield
+        return
+    if not isinstance(learner, Learner):
+        raise BadInput(f"{name} trains in one process; leave out --processes and --ray")
+    graphs = min(learner.training.graphs_per_step, len(learner.tasks))
+    if graphs < 2:
+        raise BadInput(
+            "an update that learns from one graph cannot be shared out: give several graphs, or one of them several "
+            "times, and --set graphs_per_step=N"
+        )
+    count = min(processes, graphs)
+    with Actors(learner.replica(), count) if ray else Processes(learner.replica(), count) as crew:
+        learner.crew = crew
+        yield
 
 
 def begin_with_baselines(search: Search, names: Sequence[str]) -> dict[str, float]:

@@ -6,7 +6,8 @@ Notation    S samples, A numbers of one action, C choices that make up one place
     losses           see losses.py; besides, - entropy weight * sum_c entropy - elite weight * log p of elites
 
 Every update draws from generators made of (seed, version, graph): nothing random has to be saved, an update is the same
-whether or not the run was stopped before it.
+whether or not the run was stopped before it. What the network does for one graph, drawing and gradients, is the work of
+a `Crew` (crew.py), in this process or in several; gradients are added in the order of the graphs, whoever made them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 
 from stead.errors import BadInput
 from stead.learn.checkpoints import Arrays
-from stead.learn.losses import Linear, advantages, moved_average, ppo_loss, reinforce_loss
+from stead.learn.crew import Alone, Crew, Draw, Lesson, Network, Replica
+from stead.learn.losses import Linear, advantages, moved_average
 from stead.learn.rewards import Scored
 from stead.learn.state import NETWORK, load_network, load_optimiser, network_arrays, optimiser_arrays
 from stead.learn.symmetry import names_by_first_use
@@ -35,24 +37,6 @@ BaselineName = Literal["ema", "batch"]
 SMALL_BATCH = 8  # samples below which the batch mean is too noisy a baseline
 COLLAPSED_UPDATES = 20  # on one device, while something better by COLLAPSED_SHARE is known, before the alarm
 COLLAPSED_SHARE = 0.05
-
-
-class Network(Protocol):
-    """A network that decides a whole placement and tells how likely its choices were."""
-
-    def sample(
-        self, inputs: Any, samples: int, generator: torch.Generator, *, greedy: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """(actions [S, A], log p [S]); greedy: the first row takes the likeliest choice everywhere."""
-
-    def likelihood(self, inputs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """(log p [S, C], entropy [S, C]) of given actions."""
-
-    def placements(self, inputs: Any, actions: Tensor) -> Tensor:
-        """Rows that the scorer takes: the device of every group [S, G]."""
-
-    def renamed(self, inputs: Any, actions: Tensor, names: Tensor) -> Tensor:
-        """The actions that give the same rows with other names [S, K] of devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +116,7 @@ class Learner:
         self.kept: Arrays = {}  # the network whose greedy placements were best
         self.kept_ratio = math.inf
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=training.learning_rate)
+        self.crew: Crew = Alone(self.replica())
         for task in self.tasks:
             if task.target is not None:
                 rows = self.rows(task, torch.from_numpy(task.target[None, :]))
@@ -148,6 +133,11 @@ class Learner:
         graphs = min(self.training.graphs_per_step, len(self.tasks))
         return graphs * (self.training.samples + int(self.training.greedy))
 
+    def replica(self) -> Replica:
+        """The network with what it reads, for a crew; it shares the weights of the learner."""
+        clip = self.training.clip_ratio if self.training.algorithm == "ppo" else None
+        return Replica(self.module, [task.inputs for task in self.tasks], clip)
+
     def update(self) -> Metrics:
         """Sample, score, learn."""
         begin = time.perf_counter()
@@ -155,15 +145,17 @@ class Learner:
         clock = Clock()
         imitating = self.version < self.training.imitation
         self.optimiser.param_groups[0]["lr"] = self._rate(imitating)
-        batches = [self._batch(index, clock, imitating) for index in self._chosen()]
+        chosen = self._chosen()
+        with clock:
+            drawn = self.crew.draw([self._draw(index, imitating) for index in chosen])
+        batches = [self._batch(index, actions, imitating) for index, actions in zip(chosen, drawn, strict=True)]
         self._look_at_greedy(imitating)
         stepped, norm = False, 0.0
-        if self.training.learning_rate > 0 and any(batch.teaches for batch in batches):
-            once = imitating or self.training.algorithm == "reinforce"
-            for epoch in range(1 if once else self.training.epochs):
-                with clock:
-                    norm = self._step([batch for batch in batches if batch.teaches], epoch, imitating)
-                stepped = True
+        taught = [batch for batch in batches if batch.teaches]
+        if self.training.learning_rate > 0 and taught:
+            with clock:
+                norm = self._learn(taught, imitating)
+            stepped = True
         self.version += 1
         spent = time.perf_counter() - begin
         simulated = sum(task.scorer.simulated_seconds for task in self.tasks) - simulated
@@ -193,14 +185,22 @@ class Learner:
         rng = np.random.default_rng((self.seed, self.version))
         return sorted(rng.choice(len(self.tasks), size=count, replace=False).tolist())
 
-    def _batch(self, index: int, clock: Clock, imitating: bool) -> _Batch:
+    def _draw(self, index: int, imitating: bool) -> Draw:
+        """What is asked of the network for one graph."""
+        extra = int(self.training.greedy)
+        drawn = 0 if imitating and extra else self.training.samples  # samples teach nothing while a target is copied
+        seed = int(self._rng(index).integers(2**62))
+        return Draw(index, drawn + extra, seed, greedy=bool(extra))
+
+    def _rng(self, index: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, self.version, index))
+
+    def _batch(self, index: int, actions: Tensor, imitating: bool) -> _Batch:
+        """Score what was drawn for one graph, and make a lesson of it."""
         task, training = self.tasks[index], self.training
-        rng = np.random.default_rng((self.seed, self.version, index))
-        generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
-        extra = 1 if training.greedy else 0
-        drawn = 0 if imitating and extra else training.samples  # samples teach nothing while a target is copied
-        with clock:
-            actions, _ = self.network.sample(task.inputs, drawn + extra, generator, greedy=bool(extra))
+        rng = self._rng(index)
+        rng.integers(2**62)  # the seed of the draw
+        extra = int(training.greedy)
         rows = self.rows(task, actions)
         scored = task.scorer.score(rows)
         weight = (scored.feasible | (self.version < training.explore)).astype(np.float64)
@@ -222,7 +222,7 @@ class Learner:
             elites = elites[np.sort(rng.choice(len(elites), training.elite_samples, replace=False))]
         if imitating:
             elites = np.zeros((0, 0), dtype=np.int64) if task.target is None else task.target[None, :]
-        return _Batch(task, actions, scored, weight, advantage, elites, imitating)
+        return _Batch(index, task, actions, scored, weight, advantage, elites, imitating)
 
     def _look_at_greedy(self, imitating: bool) -> None:
         """Keep the best network; see whether the policy has fallen onto one device where more would be better."""
@@ -253,48 +253,43 @@ class Learner:
     def _elite_weight(self) -> float:
         return self.training.elite_weight * (2.0 if self.alarms else 1.0)
 
-    def _step(self, batches: list[_Batch], epoch: int, imitating: bool) -> float:
-        """One optimiser step on the sum of the losses of some graphs; the norm of the gradient before clipping."""
+    def _learn(self, batches: list[_Batch], imitating: bool) -> float:
+        """The steps of one update; the norm of the last gradient before clipping."""
+        lessons = [self._lesson(batch) for batch in batches]
+        norm, once = 0.0, imitating or self.training.algorithm == "reinforce"
+        for _ in range(1 if once else self.training.epochs):
+            answers = self.crew.gradients(lessons)
+            norm = self._step([answer.gradient for answer in answers])
+            lessons = [replace(lesson, old=answer.old) for lesson, answer in zip(lessons, answers, strict=True)]
+            for batch, answer in zip(batches, answers, strict=True):
+                batch.entropy = answer.entropy
+        return norm
+
+    def _lesson(self, batch: _Batch) -> Lesson:
+        copies, training = batch.imitating, self.training
+        return Lesson(
+            graph=batch.index,
+            actions=batch.actions,
+            weight=batch.weight,
+            advantage=batch.advantage,
+            elites=batch.elites,
+            imitating=copies,
+            policy_weight=training.policy_weight,
+            entropy_weight=training.imitation_entropy if copies else self._entropy_weight(),
+            elite_weight=self._elite_weight(),
+        )
+
+    def _step(self, gradients: Sequence[Sequence[Tensor | None]]) -> float:
+        """One optimiser step on the sum of the gradients of some graphs; its norm before clipping."""
         self.optimiser.zero_grad(set_to_none=True)
-        for batch in batches:
-            loss = self._imitation_loss(batch) if imitating else self._loss(batch, epoch)
-            (loss / len(batches)).backward()  # type: ignore[no-untyped-call]
+        for parameter, *parts in zip(self.module.parameters(), *gradients, strict=True):
+            for part in parts:
+                if part is not None:
+                    parameter.grad = part if parameter.grad is None else parameter.grad + part
         norm = float(nn.utils.clip_grad_norm_(self.module.parameters(), self.training.clip_norm))
         if math.isfinite(norm):
             self.optimiser.step()
         return norm
-
-    def _loss(self, batch: _Batch, epoch: int) -> Tensor:
-        """Samples and elites in one pass through the network."""
-        training, own = self.training, len(batch.actions)
-        rows, elites = batch.actions, batch.elites
-        if self._elite_weight() > 0 and len(elites):
-            rows = torch.cat([rows, torch.from_numpy(elites)])
-        log_p, entropy = self._likelihood(batch.task, rows)
-        advantage = torch.from_numpy(batch.advantage).to(log_p.dtype)
-        weight = torch.from_numpy(batch.weight).to(log_p.dtype)
-        if training.algorithm == "reinforce":
-            loss = reinforce_loss(log_p[:own], advantage, weight)
-        else:
-            if epoch == 0:
-                batch.old = log_p[:own].detach()
-            assert batch.old is not None
-            loss = ppo_loss(log_p[:own], batch.old, advantage, weight, training.clip_ratio)
-        batch.entropy = float(entropy[:own].detach().mean())
-        loss = training.policy_weight * loss
-        loss = loss - self._entropy_weight() * entropy[:own].sum(dim=1).mean()
-        if len(rows) > own:
-            loss = loss - self._elite_weight() * log_p[own:].sum(dim=1).mean()
-        return loss
-
-    def _imitation_loss(self, batch: _Batch) -> Tensor:
-        log_p, entropy = self._likelihood(batch.task, torch.from_numpy(batch.elites))
-        batch.entropy = float(entropy.detach().mean())
-        return -(log_p + self.training.imitation_entropy * entropy).sum(dim=1).mean()
-
-    def _likelihood(self, task: Task, actions: Tensor) -> tuple[Tensor, Tensor]:
-        log_p, entropy = self.network.likelihood(task.inputs, actions)
-        return log_p, entropy
 
     def _metrics(
         self,
@@ -377,6 +372,7 @@ class Learner:
 class _Batch:
     """What was drawn for one graph in one update."""
 
+    index: int
     task: Task
     actions: Tensor  # [S, A]
     scored: Scored
@@ -384,7 +380,6 @@ class _Batch:
     advantage: NDArray[np.float64]  # [S]
     elites: NDArray[np.int64]  # [elite, A]
     imitating: bool
-    old: Tensor | None = None  # [S, C]
     entropy: float = 0.0
 
     @property
