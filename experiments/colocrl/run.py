@@ -9,13 +9,27 @@ value. Cells that are already in the results are not computed again. `--quick` t
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from comparison import Cells, Instance, Study, arguments, learned, median_of, reference_cluster, solved, told
+import numpy as np
+from comparison import (
+    Cells,
+    Instance,
+    Study,
+    annealed_groups,
+    arguments,
+    learned,
+    median_of,
+    reference_cluster,
+    solved,
+    told,
+)
 
 from stead import Problem
+from stead.formats import graph_as_dict, graph_from_dict
 from stead.learn.colocrl import ColocRL
 from stead.loading import load
 from stead.problem import Latency
@@ -34,6 +48,9 @@ VARIANTS = {
     "colocrl, faithful": ColocRL(variant="faithful"),
 }
 CPU_SECONDS = 60.0
+LONG = 10_000  # evaluations of C12, with LONG_SEEDS seeds
+LONG_SEEDS = 3
+ORDERS = 5  # of C15
 
 
 def study(folder: Path, *, quick: bool) -> Study:
@@ -57,6 +74,27 @@ def rnnlm(*, slow_links: bool = False) -> Problem:
         else reference_cluster(2)
     )
     return load(INSTANCES[0].model, cluster).problem(Latency())
+
+
+def reordered(problem: Problem, seed: int) -> Problem:
+    """The same graph with its operators listed in a random topological order, which groups then follow."""
+    graph, rng = problem.graph, np.random.default_rng(seed)
+    waits = np.bincount(graph.edges[:, 1], minlength=len(graph))
+    readers: list[list[int]] = [[] for _ in range(len(graph))]
+    for producer, reader in graph.edges.tolist():
+        readers[producer].append(reader)
+    ready, order = np.flatnonzero(waits == 0).tolist(), []
+    while ready:
+        v = ready.pop(int(rng.integers(len(ready))))
+        order.append(v)
+        for reader in readers[v]:
+            waits[reader] -= 1
+            if not waits[reader]:
+                ready.append(reader)
+    document = graph_as_dict(graph)
+    document["operators"] = [document["operators"][v] for v in order]
+    other = graph_from_dict(document, place="another order")
+    return load(other, problem.cluster).problem(Latency())
 
 
 def checks(own: Study) -> None:
@@ -109,6 +147,31 @@ def checks(own: Study) -> None:
         expert / found["seconds"] >= 1.2,
         f"{100 * (expert / found['seconds'] - 1):.1f} % faster than the expert with polish, "
         f"samples alone {100 * (expert / alone - 1):.1f} %",
+    )
+    ways = {
+        "colocrl": lambda seed: learned(ColocRL(), rnnlm(), seed=seed, evaluations=LONG),
+        "annealing": lambda seed: annealed_groups(rnnlm(), seed=seed, evaluations=LONG),
+        "search": lambda seed: solved("search", rnnlm(), seed=seed, evaluations=LONG),
+    }
+    for name, way in ways.items():
+        rows = [cells.get(f"C12 {LONG} | {name} | {seed}", partial(way, seed)) for seed in range(LONG_SEEDS)]
+        middle, low, high = (value / single for value in median_of(rows))
+        spent = f"{median_of(rows, 'cpu_seconds')[0]:.1f} CPU s"
+        print(f"C12  {name}, {LONG} evaluations: {middle:.3f} ({low:.3f} to {high:.3f}) of one device, {spent}")
+    limit = own.evaluations[first.name]
+    found_by_order = [
+        cells.get(
+            f"C15 order {order}",
+            lambda order=order: learned(ColocRL(), reordered(rnnlm(), order), seed=0, evaluations=limit),
+        )["seconds"]
+        / single
+        for order in range(ORDERS)
+    ]
+    apart = max(found_by_order) / min(found_by_order) - 1
+    told(
+        "C15",
+        apart < 0.07,
+        f"{100 * apart:.1f} % between {ORDERS} random orders: {', '.join(f'{value:.3f}' for value in found_by_order)}",
     )
     shares = [row["network_share"] for one in INSTANCES for row in own.rows(one, "colocrl")]
     told("time in the network", min(shares) > 0.8, f"at least {100 * min(shares):.1f} %")

@@ -50,17 +50,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from stead.errors import BadInput
 from stead.learn.features import NUMBERS, VOCABULARY, group_features, operator_table, width
 from stead.learn.grouping import memory_room, placed_groups
 from stead.learn.losses import Linear
 from stead.learn.nets import FOLLOW, Inputs, Seq2Seq
-from stead.learn.policy import NetworkPolicy
+from stead.learn.options import check_even, check_least, check_words, one_number_of_devices
+from stead.learn.policy import NetworkPolicy, other_width
 from stead.learn.rewards import FAILING_SECONDS, Reward, Scorer
-from stead.learn.solver import PolicySolver, Start, slowest_single, solve_by_learning
+from stead.learn.solver import Start, ask_or_learn, slowest_single
 from stead.learn.symmetry import canonical, device_classes
 from stead.learn.tasks import Task
-from stead.learn.trainer import Learner, Training
+from stead.learn.trainer import Algorithm, Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution
@@ -123,15 +123,9 @@ class ColocRL:
     threads: int = 0  # of the simulator; 0: all cores
 
     def __post_init__(self) -> None:
-        if self.variant not in get_args(Variant):
-            raise BadInput(f"colocrl: variant is one of {', '.join(get_args(Variant))}, got {self.variant!r}")
-        if self.algorithm not in ("reinforce", "ppo"):
-            raise BadInput(f"colocrl: algorithm is reinforce or ppo, got {self.algorithm!r}")
-        for name, least in (("updates", 0), ("samples", 1), ("hidden", 2), ("groups", 1), ("imitation", 0)):
-            if getattr(self, name) < least:
-                raise BadInput(f"colocrl: {name} must be at least {least}, got {getattr(self, name)}")
-        if self.hidden % 2:
-            raise BadInput(f"colocrl: hidden must be even, got {self.hidden}")
+        check_words(self, {"variant": get_args(Variant), "algorithm": get_args(Algorithm)})
+        check_least(self, {"updates": 0, "samples": 1, "hidden": 2, "groups": 1, "imitation": 0, "graphs_per_step": 1})
+        check_even(self, "hidden")
 
     @property
     def name(self) -> str:
@@ -144,25 +138,18 @@ class ColocRL:
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """The number of devices is part of the network."""
-        if devices == len(problem.cluster):
-            return None
-        return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
+        return other_width(devices, problem)
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Train on the problem, or ask the policy in the file."""
-        if self.policy:
-            trained = NetworkPolicy.load(Path(self.policy), ColocRL)
-            return PolicySolver(trained, polish=self.polish).solve(problem, budget, seed)
-        return solve_by_learning(self, problem, budget, seed)
+        return ask_or_learn(self, problem, budget, seed)
 
     def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Learner:
         """A network with its graphs, ready for the first update."""
         preset = PRESETS[self.variant]
-        counts = {len(problem.cluster) for problem in problems}
-        if len(counts) != 1:
-            raise BadInput(f"colocrl learns for one number of devices, got clusters of {sorted(counts)}")
+        devices = one_number_of_devices("colocrl", problems)
         tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
-        return Learner(self.network(counts.pop(), seed), tasks, self._training(preset), seed=seed)
+        return Learner(self.network(devices, seed), tasks, self._training(preset), seed=seed)
 
     def network(self, devices: int, seed: int) -> Seq2Seq:
         """A network with random weights."""

@@ -48,7 +48,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from stead.errors import BadInput
 from stead.learn.features import (
     DIMENSIONS,
     NUMBERS,
@@ -61,9 +60,10 @@ from stead.learn.features import (
 from stead.learn.grouping import memory_room, placed_groups
 from stead.learn.losses import Linear
 from stead.learn.nets import Inputs, Seq2Seq, drawn
-from stead.learn.policy import NetworkPolicy
+from stead.learn.options import check_even, check_least, check_words, one_number_of_devices
+from stead.learn.policy import NetworkPolicy, other_width
 from stead.learn.rewards import FAILING_SECONDS, Reward, Scorer
-from stead.learn.solver import PolicySolver, Start, solve_by_learning
+from stead.learn.solver import Start, ask_or_learn
 from stead.learn.tasks import Task
 from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
@@ -272,16 +272,9 @@ class HDP:
     threads: int = 0  # of the simulator; 0: all cores
 
     def __post_init__(self) -> None:
-        for name, known in (("variant", Variant), ("init", Init)):
-            if getattr(self, name) not in get_args(known):
-                raise BadInput(
-                    f"hdp: {name} is one of {', '.join(get_args(known))}, got {getattr(self, name)!r}"
-                )
-        for name, least in (("updates", 0), ("samples", 1), ("hidden", 2), ("groups", 1)):
-            if getattr(self, name) < least:
-                raise BadInput(f"hdp: {name} must be at least {least}, got {getattr(self, name)}")
-        if self.hidden % 2:
-            raise BadInput(f"hdp: hidden must be even, got {self.hidden}")
+        check_words(self, {"variant": get_args(Variant), "init": get_args(Init)})
+        check_least(self, {"updates": 0, "samples": 1, "hidden": 2, "groups": 1, "graphs_per_step": 1})
+        check_even(self, "hidden")
 
     @property
     def name(self) -> str:
@@ -294,24 +287,17 @@ class HDP:
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """The number of devices is part of the network."""
-        if devices == len(problem.cluster):
-            return None
-        return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
+        return other_width(devices, problem)
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Train on the problem, or ask the policy in the file."""
-        if self.policy:
-            trained = NetworkPolicy.load(Path(self.policy), HDP)
-            return PolicySolver(trained, polish=self.polish).solve(problem, budget, seed)
-        return solve_by_learning(self, problem, budget, seed)
+        return ask_or_learn(self, problem, budget, seed)
 
     def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Learner:
         """Both networks with their graphs, ready for the first update."""
         preset = PRESETS[self.variant]
-        counts = {len(problem.cluster) for problem in problems}
-        if len(counts) != 1:
-            raise BadInput(f"hdp learns for one number of devices, got clusters of {sorted(counts)}")
-        network = self.network(counts.pop(), seed)
+        devices = one_number_of_devices("hdp", problems)
+        network = self.network(devices, seed)
         tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
         if preset.copies_rules and self.init == "rules":
             network.copy([(task.inputs, self._rule_groups(task)) for task in tasks])

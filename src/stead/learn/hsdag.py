@@ -48,18 +48,19 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import torch
 
-from stead.errors import BadInput, did_you_mean
+from stead.errors import BadInput
 from stead.learn.coarsening import COARSENINGS, Coarsening, coarsened
 from stead.learn.features import VOCABULARY
 from stead.learn.hsdag_features import STRUCTURE, cost_width, look
 from stead.learn.hsdag_net import Encoder, GraphInputs, GroupBy, GroupPolicy
 from stead.learn.hsdag_published import STEPS, Misplacing, PublishedInputs, PublishedLoop, PublishedNet
 from stead.learn.losses import Linear
+from stead.learn.options import check_least, check_words, one_number_of_devices
 from stead.learn.parsing import Limits, Neighbours
-from stead.learn.policy import NetworkPolicy
+from stead.learn.policy import NetworkPolicy, other_width
 from stead.learn.rewards import Evaluator, Reward, Scorer
 from stead.learn.runs import Trainee
-from stead.learn.solver import PolicySolver, Start, solve_by_learning
+from stead.learn.solver import Start, ask_or_learn
 from stead.learn.tasks import Task
 from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
@@ -112,23 +113,9 @@ class HSDAG:
     defects: str | frozenset[str] = ""  # faults of the published code that are off unless named
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
-            given = getattr(self, name)
-            if given not in known:
-                hint = did_you_mean(str(given), known)
-                raise BadInput(f"hsdag: {name} is one of {', '.join(known)}, got {given!r}{hint}")
-        least = {
-            "evaluations": 0,
-            "samples": 1,
-            "hidden": 1,
-            "layers": 0,
-            "levels": 1,
-            "min_groups": 0,
-            "groups": 1,
-        }
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise BadInput(f"hsdag: {name} must be at least {value}, got {getattr(self, name)}")
+        check_words(self, CHOICES)
+        least = {"evaluations": 0, "samples": 1, "hidden": 1, "layers": 0, "levels": 1, "min_groups": 0, "groups": 1}
+        check_least(self, least)
         named = sorted(set(self.defects.split(",") if isinstance(self.defects, str) else self.defects) - {""})
         object.__setattr__(self, "defects", ",".join(named))
         for name in named:
@@ -153,9 +140,7 @@ class HSDAG:
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """The number of devices is part of the network."""
-        if devices == len(problem.cluster):
-            return None
-        return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
+        return other_width(devices, problem)
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Train on the problem, or ask the policy in the file."""
@@ -164,10 +149,7 @@ class HSDAG:
                 f"hsdag: {INDEX_ORDER} puts operators where nobody wanted them, so nothing it finds is to be exported "
                 "or measured; leave it out, or study it through learner()"
             )
-        if self.policy:
-            trained = NetworkPolicy.load(Path(self.policy), HSDAG)
-            return PolicySolver(trained, polish=self.polish).solve(problem, budget, seed)
-        return solve_by_learning(self, problem, budget, seed, after=PORTFOLIO if self.portfolio else ())
+        return ask_or_learn(self, problem, budget, seed, after=PORTFOLIO if self.portfolio else ())
 
     def learner(
         self,
@@ -178,15 +160,13 @@ class HSDAG:
         evaluate: Evaluator | None = None,
     ) -> Trainee:
         """A network with its graphs, ready for the first update; `evaluate` measures instead of simulating."""
-        counts = {len(problem.cluster) for problem in problems}
-        if len(counts) != 1:
-            raise BadInput(f"hsdag learns for one number of devices, got clusters of {sorted(counts)}")
+        devices = one_number_of_devices("hsdag", problems)
         if self.variant == "faithful":
             return self._published(problems, seed, starts, evaluate)
         tasks = [
             self._task(problem, start, evaluate) for problem, start in zip(problems, starts, strict=True)
         ]
-        return Learner(self.network(counts.pop(), seed), tasks, self._training(), seed=seed)
+        return Learner(self.network(devices, seed), tasks, self._training(), seed=seed)
 
     def network(self, devices: int, seed: int) -> GroupPolicy:
         """A network with random weights."""

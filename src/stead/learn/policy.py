@@ -123,6 +123,13 @@ class NetworkPolicy:
         return NetworkPolicy(method, network, devices)
 
 
+def other_width(devices: int, problem: Problem) -> str | None:
+    """Why a network with one output per device cannot place `problem`; None if it can."""
+    if devices == len(problem.cluster):
+        return None
+    return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
+
+
 def document_of(method: Method, devices: int) -> dict[str, Any]:
     """What a file says about the network in it."""
     return {"policy": method.name, "options": method.network_options(), "devices": devices}

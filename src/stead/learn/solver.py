@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from stead.cluster.units import format_seconds
 from stead.errors import BadInput, Infeasible
 from stead.learn.crew import Processes
 from stead.learn.crew_ray import Actors
-from stead.learn.policy import Policy, Proposal, document_of
+from stead.learn.policy import NetworkPolicy, Policy, Proposal, document_of
 from stead.learn.runs import Run, Trainee, train
 from stead.learn.state import one_thread
 from stead.learn.tasks import Task
@@ -147,6 +148,16 @@ def solve_by_learning(
         if method.polish:
             polish(search)
     return search.solution()
+
+
+def ask_or_learn(
+    method: Any, problem: Problem, budget: Budget, seed: int, *, after: Sequence[str] = ()
+) -> Solution:
+    """Ask the policy in the file that the method names; if it names none, train on the problem."""
+    if not method.policy:
+        return solve_by_learning(method, problem, budget, seed, after=after)
+    trained = NetworkPolicy.load(Path(method.policy), type(method))
+    return PolicySolver(trained, polish=method.polish).solve(problem, budget, seed)
 
 
 def train_policy(
