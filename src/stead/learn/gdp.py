@@ -29,6 +29,7 @@ Presets, and why
     elites        none                                 cross-entropy on the 32 best placements seen, those within 3 % of
                                                        the best: 31 poor ones would outvote a good one
     begin         random                               copies the best construction that uses several devices
+    priorities    none                                 if asked for: classes around the upward rank, see priorities.py
     memory        not looked at                        units for which there is no room go where most room is
 
 The file of a policy holds for every number of devices up to 16 (faithful: 8). `level` says what the nodes of the
@@ -64,6 +65,7 @@ from stead.learn.gdp_net import MOST_DEVICES, GraphInputs, GraphPlacer, Shape
 from stead.learn.grouping import placed_groups
 from stead.learn.losses import Linear
 from stead.learn.policy import NetworkPolicy
+from stead.learn.priorities import OrderedScorer
 from stead.learn.rewards import FAILING_SECONDS, Reward, Scorer
 from stead.learn.solver import PolicySolver, Start, solve_by_learning
 from stead.learn.symmetry import canonical, device_classes
@@ -72,6 +74,7 @@ from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution, solver
+from stead.solvers.schedules import takes_orders
 from stead.transform import Grouping, single_groups, unit_groups
 
 Variant = Literal["corrected", "faithful"]
@@ -148,6 +151,7 @@ class GDP:
     segment: int = 128
     attention: bool = True
     superposition: bool = True
+    priorities: bool = False  # also choose which of several ready units goes first; corrected only
     positions: bool = True  # nodes know where in the order they are; without, unrolled steps look alike
     actions: str = ""  # unit or operator; empty: that of the variant
     level: str = "auto"  # nodes of the network: operator, unit, or auto
@@ -168,6 +172,8 @@ class GDP:
             for name in names:
                 if getattr(self, name) < least:
                     raise BadInput(f"gdp: {name} must be at least {least}, got {getattr(self, name)}")
+        if self.priorities and not PRESETS[self.variant].corrected:
+            raise BadInput("gdp: priorities belong to variant corrected; leave out one of the two options")
         if self.hidden % (2 * self.heads):
             raise BadInput(
                 f"gdp: hidden must be a multiple of twice the heads, got {self.hidden} for {self.heads} heads"
@@ -247,6 +253,7 @@ class GDP:
             superposition=self.superposition,
             residual=corrected,
             fixed_devices=0 if corrected else FAITHFUL_DEVICES,
+            priorities=self.priorities,
         )
 
     def inputs(self, problem: Problem) -> tuple[Grouping, GraphInputs]:
@@ -257,7 +264,7 @@ class GDP:
             self.level == "auto" and corrected and len(problem.graph) > OPERATOR_LEVEL
         )
         nodes = units if by_unit else single_groups(problem.graph)
-        return units, graph_inputs(
+        found = graph_inputs(
             problem,
             nodes,
             units,
@@ -265,11 +272,13 @@ class GDP:
             positions=self.positions,
             looks_at_memory=corrected,
         )
+        return units, replace(found, ordered=self.priorities and takes_orders(problem))
 
     def network_options(self) -> dict[str, Any]:
         """What a reader of the file needs to build the same network and to ask it the same way."""
         names = ("variant", "hidden", "rounds", "layers", "heads", "segment", "attention", "superposition")
-        return {name: getattr(self, name) for name in (*names, "positions", "actions", "level", "units")}
+        others = ("priorities", "positions", "actions", "level", "units")
+        return {name: getattr(self, name) for name in (*names, *others)}
 
     def _file(self) -> Path | None:
         """Where the policy lies; None to train without one."""
@@ -312,7 +321,8 @@ class GDP:
     def _task(self, problem: Problem, preset: Preset, start: Start) -> Task:
         """A problem with its reward and, unless it is learnt from scratch, a placement to begin with."""
         grouping, inputs = self.inputs(problem)
-        scorer = Scorer(problem, grouping, threads=self.threads)
+        kind = OrderedScorer if inputs.ordered else Scorer
+        scorer = kind(problem, grouping, threads=self.threads)
         target = None
         if preset.corrected and self._has_prior:
             target = target_of(
@@ -337,7 +347,7 @@ class GDP:
 
 def target_of(
     problem: Problem, grouping: Grouping, scorer: Scorer, names: Sequence[str], start: Start
-) -> NDArray[np.int64] | None:  # [unit]
+) -> NDArray[np.int64] | None:  # a row
     """The best construction that uses several devices; a single device only where that is clearly better.
 
     Copying a single device teaches nothing about where to cut, so a placement a little slower is preferred.
@@ -352,14 +362,15 @@ def target_of(
         return None
     rows = np.unique(np.stack([by_most_seconds(problem, grouping, one) for one in given]), axis=0)
     rows = canonical(rows, device_classes(problem))
-    seconds = scorer.score(rows).seconds
+    seconds = scorer.score(scorer.whole(rows)).seconds
     several = np.array([len(np.unique(row)) > 1 for row in rows])
     single = float(seconds[~several].min(initial=np.inf))
     shared = np.where(several & (seconds <= (1 + WORSE) * single), seconds, np.inf)
     order = shared if np.isfinite(shared).any() else seconds
     if not np.isfinite(order).any():
         return None
-    target: NDArray[np.int64] = rows[int(np.argmin(order))].astype(np.int64)
+    best = int(np.argmin(order))
+    target: NDArray[np.int64] = scorer.whole(rows[best : best + 1])[0].astype(np.int64)
     return target
 
 

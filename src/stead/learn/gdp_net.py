@@ -6,11 +6,13 @@ Notation    N nodes (operators or units), M units that are placed, E edges, K de
     x  [S_g, P, H]    nodes in topological order, cut into segments, the last one padded
     g  [G]            the graph as a whole;  c_l = 2 sigmoid(W_l g) gates the input of layer l and the output
     z  [M, K]         logits C tanh(z / C)
+    q  [M, CLASSES]   logits of priorities, if there is a head for them
 
     embedding, 3 rounds:  m = sigmoid(W h + b);  a_v = max of m over neighbours, 0 without any
                           h = LN(h + relu(f([h, a_in, a_out])))
     layer l:              memory of a segment = input of layer l of the segment before it, without gradient
                           x = LN(x + Wo attention(Wq x, Wk [memory, x], Wv [memory, x]));  x = LN(x + W2 relu(W1 x))
+    priorities:           q = Q layer(J [u_v, sum_d p(d | v) w_d]), one more layer that knows where units will be
     head:                 z(v, d) = u_v . w_d / sqrt(H) + b(v on d);  w_d = MLP(features of d) + embedding of its number
 
 The inputs of a layer are known for all segments when the layer starts, so that there is no loop over segments. A device
@@ -26,7 +28,9 @@ import torch
 from torch import Tensor, nn
 
 from stead.learn.nets import NEVER, Room
+from stead.learn.priorities import CLASSES, MIDDLE
 
+SHARP = 4.0  # factor of the logits of priorities: a certainty to begin with, that can be unlearnt
 INNER = 256  # width between the two halves of a feed-forward block
 MOST_DEVICES = 16
 
@@ -52,6 +56,7 @@ class GraphInputs:
     unit: Tensor | None  # [N]; None where nodes are the units
     allowed: Tensor  # [M, K]
     room: Room | None = None  # None where memory is ample or is not looked at
+    ordered: bool = False  # whether priorities are chosen, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Shape:
     residual: bool = True  # of the embedding, with LayerNorm
     fixed_devices: int = 0  # a plain linear head for at most so many devices; 0: from features of devices
     scale: float = 5.0
+    priorities: bool = False  # a second head, for the order of units
 
 
 class Round(nn.Module):
@@ -128,6 +134,26 @@ class Layer(nn.Module):
         return found.transpose(1, 2).reshape(batch, length, hidden)
 
 
+class Ordering(nn.Module):
+    """Logits of priorities, from what was read of every node and where it will be."""
+
+    def __init__(self, hidden: int, heads: int, segment: int) -> None:
+        super().__init__()
+        self.segment = segment
+        self.join = nn.Linear(2 * hidden, hidden)
+        self.layer = Layer(hidden, heads)
+        self.head = nn.Linear(hidden, CLASSES)
+        nn.init.zeros_(self.head.weight)  # at the beginning one unit in twenty leaves the middle
+        nn.init.zeros_(self.head.bias)
+        self.head.bias.data[MIDDLE] = math.log(19 * (CLASSES - 1)) / SHARP
+
+    def forward(self, u: Tensor, where: Tensor) -> Tensor:  # [N, H], [N, H] -> [N, CLASSES]
+        joined = self.join(torch.cat([u, where], dim=1))
+        x = self.layer(*segments(joined, self.segment)).reshape(-1, u.shape[1])[: len(u)]
+        q: Tensor = SHARP * self.head(x)
+        return q
+
+
 class GraphPlacer(nn.Module):
     """Devices of all units in one pass."""
 
@@ -154,6 +180,8 @@ class GraphPlacer(nn.Module):
             )
             self.ordinal = nn.Embedding(MOST_DEVICES, hidden)
             self.beside = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+        if shape.priorities:
+            self.ordering = Ordering(hidden, shape.heads, shape.segment)
 
     # What the trainer asks for
 
@@ -161,59 +189,81 @@ class GraphPlacer(nn.Module):
     def sample(
         self, inputs: GraphInputs, samples: int, generator: torch.Generator, *, greedy: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """(devices of units [S, M], log p [S]); greedy: the likeliest device everywhere, in the first row."""
-        log_p = self.log_probabilities(inputs)
-        actions = torch.multinomial(
-            log_p.exp(), samples, replacement=True, generator=generator
-        ).T.contiguous()
-        if greedy:
-            actions[0] = log_p.argmax(dim=1)
-        return actions, chosen(log_p, actions).sum(dim=1)
+        """(devices and classes of units [S, A], log p [S]); greedy: the likeliest everywhere, in the first row."""
+        drawn, total = [], torch.zeros(samples)
+        for log_p in self.tables(inputs):
+            part = torch.multinomial(
+                log_p.exp(), samples, replacement=True, generator=generator
+            ).T.contiguous()
+            if greedy:
+                part[0] = log_p.argmax(dim=1)
+            drawn.append(part)
+            total = total + chosen(log_p, part).sum(dim=1)
+        return torch.cat(drawn, dim=1), total
 
     def likelihood(self, inputs: GraphInputs, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """(log p [S, M], entropy [S, M]); all samples share one pass."""
-        log_p = self.log_probabilities(inputs)
-        finite = log_p.masked_fill(torch.isinf(log_p), 0.0)
-        entropy = -(finite.exp() * finite * inputs.allowed).sum(dim=1)
-        return chosen(log_p, actions), entropy.expand(len(actions), -1)
+        """(log p [S, A], entropy [S, A]); all samples share one pass."""
+        found, entropy = [], []
+        parts = torch.split(actions, max(1, len(inputs.allowed)), dim=1)
+        for log_p, part in zip(self.tables(inputs), parts, strict=True):
+            finite = log_p.masked_fill(torch.isinf(log_p), 0.0)
+            found.append(chosen(log_p, part))
+            entropy.append(-(finite.exp() * finite).sum(dim=1))
+        return torch.cat(found, dim=1), torch.cat(entropy).expand(len(actions), -1)
 
-    def placements(self, inputs: GraphInputs, actions: Tensor) -> Tensor:  # [S, M]
-        """The devices chosen; units for which there is no room move."""
-        return actions if inputs.room is None else repaired(actions, inputs.room, inputs.allowed)
+    def placements(self, inputs: GraphInputs, actions: Tensor) -> Tensor:  # [S, A]
+        """The devices chosen, where units for which there is no room move, and the classes."""
+        if inputs.room is None:
+            return actions
+        units = len(inputs.allowed)
+        moved = repaired(actions[:, :units], inputs.room, inputs.allowed)
+        return torch.cat([moved, actions[:, units:]], dim=1)
 
-    def renamed(self, inputs: GraphInputs, actions: Tensor, names: Tensor) -> Tensor:  # [S, M]
+    def renamed(self, inputs: GraphInputs, actions: Tensor, names: Tensor) -> Tensor:  # [S, A]
         """The same rows with other names of devices."""
-        return names.gather(1, self.placements(inputs, actions))
+        rows, units = self.placements(inputs, actions), len(inputs.allowed)
+        return torch.cat([names.gather(1, rows[:, :units]), rows[:, units:]], dim=1)
 
     # The pass
 
-    def log_probabilities(self, inputs: GraphInputs) -> Tensor:  # [M, K]
-        """Of every device for every unit; -inf where it may not be."""
-        return torch.log_softmax(self.logits(inputs).masked_fill(~inputs.allowed, NEVER), dim=1)
+    def tables(self, inputs: GraphInputs) -> list[Tensor]:  # [M, K] and, with priorities, [M, CLASSES]
+        """log p of every device and of every class for every unit; -inf where a unit may not be."""
+        u = self.read(inputs)
+        z = self.capped(by_unit(self.node_logits(u, inputs), inputs))
+        log_p = torch.log_softmax(z.masked_fill(~inputs.allowed, NEVER), dim=1)
+        if not (self.shape.priorities and inputs.ordered):
+            return [log_p]
+        share = log_p.exp() if inputs.unit is None else log_p.exp()[inputs.unit]
+        q: Tensor = self.ordering(u, share @ self.device_vectors(inputs))
+        return [log_p, torch.log_softmax(by_unit(q, inputs), dim=1)]
 
     def logits(self, inputs: GraphInputs) -> Tensor:  # [M, K]
-        """Before masks: those of a unit are the mean of those of its nodes."""
-        z = self.node_logits(inputs)
-        if inputs.unit is not None:
-            units = len(inputs.allowed)
-            total = z.new_zeros(units, z.shape[1]).index_add(0, inputs.unit, z)
-            z = total / torch.bincount(inputs.unit, minlength=units).clamp(min=1)[:, None]
+        """Of devices, before masks: those of a unit are the mean of those of its nodes."""
+        return self.capped(by_unit(self.node_logits(self.read(inputs), inputs), inputs))
+
+    def capped(self, z: Tensor) -> Tensor:
+        """Logits that stay within the scale."""
         return self.shape.scale * torch.tanh(z / self.shape.scale)
 
-    def node_logits(self, inputs: GraphInputs) -> Tensor:  # [N, K]
-        """What every node would choose by itself."""
+    def read(self, inputs: GraphInputs) -> Tensor:  # [N, H]
+        """What embedding and attention make of every node."""
         h = self.embedded(inputs)
         gates = self.gated(h, inputs.whole)
         x = self.attended(h, gates)
-        u = x if gates is None else x * gates[-1]
-        devices = len(inputs.devices)
+        return x if gates is None else x * gates[-1]
+
+    def node_logits(self, u: Tensor, inputs: GraphInputs) -> Tensor:  # [N, K]
+        """What every node would choose by itself."""
         if self.shape.fixed_devices:
-            plain: Tensor = self.plain(u)[:, :devices]
+            plain: Tensor = self.plain(u)[:, : len(inputs.devices)]
             return plain
-        w = self.device(inputs.devices) + self.ordinal.weight[:devices]
         own: Tensor = self.beside(inputs.beside)[:, :, 0]
-        z: Tensor = u @ w.T / math.sqrt(self.shape.hidden) + own
-        return z
+        return u @ self.device_vectors(inputs).T / math.sqrt(self.shape.hidden) + own
+
+    def device_vectors(self, inputs: GraphInputs) -> Tensor:  # [K, H]
+        """w_d of every device."""
+        w: Tensor = self.device(inputs.devices) + self.ordinal.weight[: len(inputs.devices)]
+        return w
 
     def embedded(self, inputs: GraphInputs) -> Tensor:  # [N, H]
         """Rounds of messages over the edges."""
@@ -245,6 +295,15 @@ def segments(h: Tensor, length: int) -> tuple[Tensor, Tensor]:
     padded = nn.functional.pad(h, (0, 0, 0, parts * length - count))
     real = torch.arange(parts * length) < count
     return padded.view(parts, length, hidden), real.view(parts, length)
+
+
+def by_unit(z: Tensor, inputs: GraphInputs) -> Tensor:  # [M, ...]
+    """Means over the nodes of every unit."""
+    if inputs.unit is None:
+        return z
+    units = len(inputs.allowed)
+    total = z.new_zeros(units, z.shape[1]).index_add(0, inputs.unit, z)
+    return total / torch.bincount(inputs.unit, minlength=units).clamp(min=1)[:, None]
 
 
 def largest(messages: Tensor, near: Neighbours) -> Tensor:  # [N, H]

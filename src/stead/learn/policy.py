@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from stead.errors import BadInput
 from stead.learn import checkpoints
 from stead.learn.crew import Network
+from stead.learn.priorities import Ranks
 from stead.learn.state import load_network, network_arrays, one_thread
 from stead.problem import Problem
 from stead.transform import Grouping
@@ -30,6 +31,7 @@ class Proposal:
     placements: NDArray[np.uint8]  # [sample, operator]
     log_probabilities: NDArray[np.float64]  # [sample]
     greedy: int = -1  # row of the greedy decode; -1 for none
+    positions: NDArray[np.int32] | None = None  # [sample, operator]; priorities that come with each placement
 
     def __post_init__(self) -> None:
         if self.placements.ndim != 2 or self.placements.dtype != np.uint8:
@@ -38,6 +40,8 @@ class Proposal:
             )
         if self.log_probabilities.shape != (len(self.placements),):
             raise BadInput(f"{len(self.placements)} placements need as many log probabilities")
+        if self.positions is not None and self.positions.shape != self.placements.shape:
+            raise BadInput(f"positions {self.positions.shape} do not fit placements {self.placements.shape}")
         if not -1 <= self.greedy < len(self.placements):
             raise BadInput(f"there is no row {self.greedy} that could be the greedy one")
 
@@ -100,7 +104,9 @@ class NetworkPolicy:
             generator = torch.Generator().manual_seed(seed)
             actions, log_p = self.network.sample(inputs, samples, generator, greedy=True)
             rows = self.network.placements(inputs, actions).numpy().astype(np.uint8)
-        return Proposal(grouping.lift(rows), log_p.double().numpy(), greedy=0)
+        devices, classes = rows[:, : grouping.count], rows[:, grouping.count :]
+        positions = Ranks(problem, grouping).positions(classes) if classes.size else None
+        return Proposal(grouping.lift(devices), log_p.double().numpy(), greedy=0, positions=positions)
 
     def save(self, path: Path) -> None:
         """Write the policy to a file."""

@@ -1,7 +1,7 @@
 """What a placement earns: the native simulator on threads, a cache of rows it has seen, rewards that are never NaN.
 
 Notation    S placements, G groups, K devices
-    rows      [S, G]  device of every group
+    rows      [S, G]  device of every group; a kind of scorer may read more from a row
     seconds   [S]     as the simulator scores them; inf where a placement cannot run at all
     overfull  [S]     largest share by which some device lacks memory; 1 where it cannot run for another reason
     run       [S]     seconds also where memory lacks; inf where it cannot run for another reason
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
-from stead.problem import Problem
-from stead.sim import simulate_many
+from stead.problem import Placement, Problem
+from stead.sim import Scores, simulate_many
 from stead.transform import Grouping
 
 Shape = Literal["sqrt", "log"]
@@ -56,6 +56,8 @@ class Scorer:
     With `evaluate` seconds come from there instead of from the simulator.
     """
 
+    runs = 1  # simulations of a row
+
     def __init__(
         self, problem: Problem, grouping: Grouping, *, threads: int = 0, evaluate: Evaluator | None = None
     ) -> None:
@@ -63,10 +65,10 @@ class Scorer:
         self.grouping = grouping
         self.threads = threads
         self.evaluate = evaluate
-        self.evaluations = 0  # rows that were simulated
+        self.evaluations = 0  # simulations
         self.hits = 0  # rows that were known
         self.simulated_seconds = 0.0  # wall time spent in the simulator
-        self.best: NDArray[np.uint8] | None = None  # [group]
+        self.best: NDArray[np.uint8] | None = None  # a row
         self.best_seconds = math.inf
         self.worst_seconds = 0.0  # of feasible rows
         self._known: dict[bytes, Values] = {}
@@ -81,7 +83,7 @@ class Scorer:
         table = {key: self._known[key] for key in keys if key in self._known}
         if fresh:
             table.update(zip(fresh, self._simulated(rows[list(fresh.values())]), strict=True))
-        self.evaluations += len(fresh)
+        self.evaluations += self.runs * len(fresh)
         self.hits += len(keys) - len(fresh)
         for key in fresh:
             self._known[key] = table[key]
@@ -92,9 +94,22 @@ class Scorer:
         self._remember(rows, scored)
         return scored
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return self.grouping.count
+
+    def whole(self, devices: NDArray[np.uint8]) -> NDArray[np.uint8]:  # [row, width]
+        """Rows that put groups on devices [row, group], and leave open whatever else a row may say."""
+        return devices
+
     def lifted(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:  # [row, operator]
-        """The placements that rows stand for."""
+        """The devices that rows stand for."""
         return self.grouping.lift(rows)
+
+    def placement(self, row: NDArray[np.uint8]) -> Placement:
+        """The placement that a row stands for."""
+        return Placement(self.problem, self.lifted(row[None, :])[0])
 
     def _simulated(self, rows: NDArray[np.uint8]) -> list[Values]:
         begin = time.perf_counter()
@@ -104,6 +119,9 @@ class Scorer:
             return [(one, 0.0, one) if math.isfinite(one) else (math.inf, 1.0, math.inf) for one in found]
         scores = simulate_many(self.problem, self.lifted(rows), threads=self.threads)
         self.simulated_seconds += time.perf_counter() - begin
+        return self._values(scores)
+
+    def _values(self, scores: Scores) -> list[Values]:
         limits = np.array([device.usable_bytes for device in self.problem.cluster], dtype=np.float64)
         shares = (np.maximum(scores.over_bytes, 0) / limits).max(axis=1)
         works = scores.feasible & np.isfinite(scores.seconds)
@@ -121,8 +139,7 @@ class Scorer:
 
     def state(self) -> tuple[dict[str, NDArray[np.generic]], dict[str, float]]:
         """(arrays, numbers) from which `restore` goes on as if nothing had happened."""
-        count = self.grouping.count
-        rows = np.frombuffer(b"".join(self._known), dtype=np.uint8).reshape(len(self._known), count)
+        rows = np.frombuffer(b"".join(self._known), dtype=np.uint8).reshape(len(self._known), self.width)
         values = np.array(list(self._known.values()), dtype=np.float64).reshape(-1, 3)
         best = np.zeros(0, dtype=np.uint8) if self.best is None else self.best
         numbers = {
@@ -134,7 +151,7 @@ class Scorer:
     def restore(self, arrays: dict[str, NDArray[np.generic]], numbers: dict[str, float]) -> None:
         """Take over what `state` gave."""
         rows, values = arrays["rows"].astype(np.uint8), arrays["values"].astype(np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.grouping.count or values.shape != (len(rows), 3):
+        if rows.ndim != 2 or rows.shape[1] != self.width or values.shape != (len(rows), 3):
             raise BadInput(f"the checkpoint is of another graph: {self.grouping.count} groups are here")
         self._known = {
             row.tobytes(): (float(a), float(b), float(c)) for row, (a, b, c) in zip(rows, values, strict=True)

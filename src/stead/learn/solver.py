@@ -26,7 +26,7 @@ from stead.learn.runs import Run, Trainee, train
 from stead.learn.state import one_thread
 from stead.learn.tasks import Task
 from stead.learn.trainer import Learner, Metrics
-from stead.problem import Placement, Problem
+from stead.problem import Priority, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, solver
@@ -225,11 +225,33 @@ def offer_proposal(search: Search, proposal: Proposal, name: str) -> None:
     rows = proposal.placements
     if proposal.greedy >= 0:
         seconds = search.offer(rows[proposal.greedy], found_by=f"{name} greedy")
+        if proposal.positions is not None:
+            order = Priority(proposal.positions[proposal.greedy])
+            own = search.offer(rows[proposal.greedy], order=order, found_by=f"{name} greedy")
+            seconds = min(seconds, own)
         search.notes.append(f"{name} greedy: {told(seconds)}")
         rows = np.delete(rows, proposal.greedy, axis=0)
     scored = search.offer_many(np.unique(rows, axis=0), found_by=f"{name} sample")
     if len(scored):
         search.notes.append(f"{name}: best of {len(scored)} different samples {told(float(scored.min()))}")
+    if proposal.positions is not None:
+        _offer_ordered(search, proposal, name)
+
+
+def _offer_ordered(search: Search, proposal: Proposal, name: str) -> None:
+    """Score samples in the orders that come with them; the best of them is scored once more."""
+    assert proposal.positions is not None
+    left = search.remaining_evaluations
+    count = len(proposal.placements) if left is None else min(len(proposal.placements), left - 1)
+    if count < 1:
+        return
+    rows, positions = proposal.placements[:count], proposal.positions[:count]
+    scores = simulate_many(search.problem, rows, positions=positions)
+    search.evaluations += count
+    seconds = np.where(scores.feasible, scores.seconds, np.inf)
+    best = int(np.argmin(seconds))
+    search.offer(rows[best], order=Priority(positions[best]), found_by=f"{name} sample")
+    search.notes.append(f"{name}: best of {count} samples in their own order {told(float(seconds[best]))}")
 
 
 def polish(search: Search) -> None:
@@ -261,7 +283,8 @@ def _learn(search: Search, method: Learns, learner: Trainee) -> None:
         learner.update()
         adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
         counted = task.scorer.evaluations
-    if search.remaining_evaluations != 0:
+    left = search.remaining_evaluations
+    if left is None or left >= task.scorer.runs:
         found = task.scorer.score(learner.greedy(task)[None, :]).seconds[0]
         adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} greedy")
         search.notes.append(
@@ -275,10 +298,9 @@ def adopt_task(search: Search, task: Task, evaluations: int, found_by: str) -> N
     if task.scorer.best is None:
         search.evaluations += evaluations
         return
-    placement = Placement(task.problem, task.grouping.lift(task.scorer.best))
     search.adopt(
         Solution(
-            placement,
+            task.scorer.placement(task.scorer.best),
             task.scorer.best_seconds,
             solver=search.solver,
             found_by=found_by,

@@ -2,7 +2,7 @@
 
 Notation    S samples, A numbers of one action, C choices that make up one placement, G groups
     actions  [S, A]  what the network decided, whatever it decides
-    rows     [S, G]  the device of every group that follows from it; this is what is scored
+    rows     [S, G]  the device of every group that follows from it, and whatever else the scorer of the task reads
     losses           see losses.py; besides, - entropy weight * sum_c entropy - elite weight * log p of elites
 
 Every update draws from generators made of (seed, version, graph): nothing random has to be saved, an update is the same
@@ -131,6 +131,7 @@ class Learner:
     def evaluations_per_update(self) -> int:
         """At most so many placements are simulated by one update."""
         graphs = min(self.training.graphs_per_step, len(self.tasks))
+        graphs *= max(task.scorer.runs for task in self.tasks)
         return graphs * (self.training.samples + int(self.training.greedy))
 
     def replica(self) -> Replica:
@@ -166,7 +167,7 @@ class Learner:
         rows: Tensor = self.network.placements(task.inputs, actions)
         return np.asarray(rows.numpy()).astype(np.uint8)
 
-    def greedy(self, task: Task) -> NDArray[np.uint8]:  # [group]
+    def greedy(self, task: Task) -> NDArray[np.uint8]:  # a row
         """The placement that the policy prefers now."""
         generator = torch.Generator().manual_seed(0)
         actions, _ = self.network.sample(task.inputs, 1, generator, greedy=True)
@@ -212,11 +213,12 @@ class Learner:
             base = float(reward[weight > 0].mean()) if weight.any() else 0.0
         advantage = advantages(reward, weight, base)
         task.average = moved_average(task.average, reward[weight > 0], training.ema_decay)
-        names = torch.from_numpy(names_by_first_use(rows, task.classes))
+        devices = rows[:, : task.grouping.count]
+        names = torch.from_numpy(names_by_first_use(devices, task.classes))
         task.elites.offer(self.network.renamed(task.inputs, actions, names).numpy(), scored.seconds)
         if extra:
             task.greedy_seconds = float(scored.seconds[0])
-            task.greedy_devices = len(np.unique(rows[0]))
+            task.greedy_devices = len(np.unique(devices[0]))
         elites = task.elites.within(training.elite_band.at(self.version))
         if len(elites) > training.elite_samples:
             elites = elites[np.sort(rng.choice(len(elites), training.elite_samples, replace=False))]

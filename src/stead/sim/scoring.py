@@ -32,10 +32,15 @@ class Batch:
     cutoff_seconds: float
     threads: int
 
-    def dataflow(self, policy: Policy) -> Scores:
-        """Run every row by the event engine."""
+    def dataflow(self, policy: Policy, positions: NDArray[np.int32] | None = None) -> Scores:
+        """Run every row by the event engine; with `positions` [placement, operator] by priorities of its own."""
         if isinstance(policy, Placeto):
             return self._placeto()
+        arguments = (
+            engine_arguments(self.problem, policy)
+            if positions is None
+            else {"policy": "priority", "order": positions}
+        )
         with bad_input():
             columns = _native.simulate_many(
                 self.problem.native,
@@ -43,7 +48,7 @@ class Batch:
                 memory=self.memory,
                 cutoff_ticks=self._cutoff_ticks(1),
                 threads=self.threads,
-                **engine_arguments(self.problem, policy),
+                **arguments,
             )
         return self._scores(policy.name, columns)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.errors import BadInput
-from stead.problem import Latency, Placement, Policy, Problem, Throughput
+from stead.problem import Latency, Placement, Policy, Priority, Problem, Throughput
 from stead.sim.borders import bad_input
 from stead.sim.scoring import Batch
 from stead.sim.trace import Memory, Scores, Trace
@@ -54,6 +54,7 @@ def simulate_many(
     placements: NDArray[np.uint8],
     *,
     policy: Policy | None = None,
+    positions: NDArray[np.int32] | None = None,
     memory: Memory = "check",
     cutoff_seconds: float = math.inf,
     threads: int = 0,
@@ -61,16 +62,21 @@ def simulate_many(
     """Values of the rows of `placements` [placement, operator]; the same for any `threads` (0: all cores).
 
     `memory="check"` decides whether each row fits, `"peak"` computes every peak. A row worse than
-    `cutoff_seconds` is given up: exact for "not better than".
+    `cutoff_seconds` is given up: exact for "not better than". With `positions` [placement, operator] every row has
+    priorities of its own.
 
     >>> from stead.testing import chain3
     >>> simulate_many(chain3(), np.array([[0, 0, 0], [0, 1, 0]], dtype=np.uint8)).seconds.tolist()
     [4.0, 9.0]
     """
     objective = problem.objective
+    if positions is not None:
+        if policy is not None:
+            raise BadInput("give a policy for all rows or positions for each of them, not both")
+        policy = Priority()
     batch = Batch(problem, _rows(problem, placements), _checked(memory), cutoff_seconds, threads)
     if isinstance(objective, Latency) and objective.execution == "dataflow":
-        return batch.dataflow(policy or objective.policy)
+        return batch.dataflow(policy or objective.policy, positions)
     _refuse(policy, problem)
     if isinstance(objective, Throughput):
         return batch.steady(objective.load) if objective.microbatches is None else batch.pipelined()
