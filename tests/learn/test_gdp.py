@@ -23,7 +23,7 @@ from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn import checkpoints, gdp  # noqa: E402
-from stead.learn.gdp import GDP, PRESETS, by_most_seconds  # noqa: E402
+from stead.learn.gdp import CONSTRUCTIONS, GDP, PRESETS, by_most_seconds  # noqa: E402
 from stead.learn.gdp_features import FEATURES, POSITIONS, graph_inputs  # noqa: E402
 from stead.learn.gdp_net import (  # noqa: E402
     GraphInputs,
@@ -393,6 +393,26 @@ def test_a_construction_is_lowered_to_where_most_of_its_time_is() -> None:
     towers = Grouping(problem.graph, [0, 1, 0, 1, 1])
     devices = np.array([0, 1, 0, 0, 1], dtype=np.uint8)  # of the right tower 3 s on d1, 2 s on d0
     assert by_most_seconds(problem, towers, devices).tolist() == [0, 1]
+
+
+def test_slow_constructions_are_left_out_where_the_budget_is_short() -> None:
+    problem = grid()
+    for budget, copied in ((Budget(), True), (Budget(seconds=60), True), (Budget(seconds=1), False),
+                           (Budget(evaluations=10**6), False)):  # fmt: skip
+        names = SMALL._within(budget, problem).copies.split(",")
+        assert ("multilevel" in names) is copied
+        assert "dfs-sticky" in names
+
+
+def test_the_best_of_the_constructions_is_copied() -> None:
+    problem = grid(layers=4, steps=8)
+    options = replace(SMALL, imitation=1)
+    values = {}
+    for copies in (*CONSTRUCTIONS, ",".join(CONSTRUCTIONS)):
+        task = learner(problem, replace(options, copies=copies)).tasks[0]
+        values[copies] = min(task.elites.seconds)
+    assert values.pop(",".join(CONSTRUCTIONS)) == min(values.values())
+    assert len(set(values.values())) > 1  # or the choice would not matter
 
 
 def test_faithful_is_what_the_paper_says() -> None:

@@ -43,6 +43,7 @@ constructions, not from an annealed placement, whose irregularities are hard to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,13 +84,19 @@ Actions = Literal["unit", "operator"]
 PRETRAINED = "pretrained"  # the policy that comes with the package
 SHIPPED = Path(__file__).parent / "pretrained" / "gdp.safetensors"
 MOST_UNITS = 512
-OPERATOR_LEVEL = 2_000  # operators up to which the network reads operators when `level` is auto
+OPERATOR_LEVEL = 500  # operators up to which the network reads operators when `level` is auto
 CONSTRUCTIONS = (
     "expert",
     "expert:time",
     "chunks",
     "heft",
-)  # that imitation may copy; each takes a second at most
+    "peft",
+    "etf",
+    "dfs-sticky",
+    "multilevel",
+)  # that imitation may copy
+COPY_WORK = 6_000_000  # operators times evaluations that one of them may take: a second or two
+SLOW = "multilevel"  # the only one that needs as much
 WORSE = 0.1  # share by which a copied placement on several devices may be slower than a single device
 UNSURE = 0.2  # weight of entropy while copying: about one unit in a hundred still goes elsewhere
 AFTER_IMITATION = 0.3  # of learning rate and PPO weight
@@ -206,13 +213,13 @@ class GDP:
         """Ask the policy, fine-tune it, or train on the problem."""
         path = self._file()
         if path is None:
-            return solve_by_learning(self._within(budget), problem, budget, seed)
+            return solve_by_learning(self._within(budget, problem), problem, budget, seed)
         trained = NetworkPolicy.load(path, GDP)
         if not self.fine_tune:
             return PolicySolver(trained, polish=self.polish).solve(problem, budget, seed)
         same = trained.method.network_options()
         tuned = replace(self, **same, policy=str(path), updates=self.fine_tune, imitation=0)
-        return solve_by_learning(tuned._within(budget), problem, budget, seed)
+        return solve_by_learning(tuned._within(budget, problem), problem, budget, seed)
 
     def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Learner:
         """A network with its graphs, ready for the first update; it begins with the policy of a given file."""
@@ -286,12 +293,15 @@ class GDP:
             return Path(self.policy) if self.policy else None
         return SHIPPED if SHIPPED.exists() and self.variant == "corrected" else None
 
-    def _within(self, budget: Budget) -> GDP:
-        """With so few samples that a budget of evaluations allows some twenty updates."""
-        most = self.samples or PRESETS[self.variant].training.samples
+    def _within(self, budget: Budget, problem: Problem) -> GDP:
+        """With so few samples that a budget of evaluations allows some twenty updates; nothing slow if it is short."""
+        most, copies = self.samples or PRESETS[self.variant].training.samples, self.copies.split(",")
         if budget.evaluations is not None:
             most = min(most, max(8, budget.evaluations // 20))
-        return replace(self, samples=most)
+        slow_seconds = 0.5 + 8e-5 * len(problem.graph)
+        if budget.evaluations is not None or slow_seconds > (budget.seconds or math.inf) / 3:
+            copies = [name for name in copies if name != SLOW]
+        return replace(self, samples=most, copies=",".join(copies))
 
     def _training(self, preset: Preset) -> Training:
         training = replace(
@@ -353,9 +363,10 @@ def target_of(
     Copying a single device teaches nothing about where to cut, so a placement a little slower is preferred.
     """
     given = [] if start.best is None else [start.best]
+    limit = Budget(evaluations=max(1, COPY_WORK // max(1, len(problem.graph))))
     for name in names:
         try:
-            given.append(solver(name).solve(problem, Budget(), 0).placement.devices)
+            given.append(solver(name).solve(problem, limit, 0).placement.devices)
         except Infeasible:
             continue
     if not given:
