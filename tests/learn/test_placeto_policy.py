@@ -30,6 +30,7 @@ from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.runs import Run, read_log  # noqa: E402
 from stead.learn.solver import Start, train_policy  # noqa: E402
 from stead.learn.state import network_arrays, one_thread  # noqa: E402
+from stead.learn.symmetry import canonical  # noqa: E402
 from stead.learn.trainer import COLLAPSED_UPDATES  # noqa: E402
 from stead.problem import Constraints, Problem  # noqa: E402
 from stead.problem import Placeto as Published  # noqa: E402
@@ -491,6 +492,44 @@ def test_every_ablation_learns(switch: dict[str, object]) -> None:
     assert all(np.isfinite(value).all() for value in network_arrays(own.network).values())
 
 
+def test_imitation_leads_every_episode_to_the_best_placement_known() -> None:
+    own = learner(inception(), replace(SMALL, imitation=1))
+    starts = own._starts(0, np.random.default_rng(0))
+    led = own._led(0, starts)
+    best, classes = own.tasks[0].scorer.best, own.tasks[0].classes
+    assert led is not None
+    assert best is not None
+    assert (canonical(led, classes) == canonical(best[None, :], classes)).all()
+    told = own.update()
+    assert told.mean == pytest.approx(own.tasks[0].scorer.score(own.known[0]).seconds.min() / 12.242e-3)
+    assert told.stepped
+
+
+def test_imitation_leaves_equal_devices_in_place() -> None:
+    own = learner(inception(), SMALL)
+    own.tasks[0].scorer.score(own.known[0])
+    best = own.tasks[0].scorer.best
+    assert best is not None
+    exchanged = np.array([2, 3, 1, 0], dtype=np.uint8)[best][None, :]
+    assert np.array_equal(own._led(0, exchanged), exchanged)
+
+
+def test_imitation_teaches_where_it_leads() -> None:
+    problem = towers(policy=Published())
+    options = Placeto(updates=40, imitation=40)
+    own = learner(problem, options)
+    before = own.swept_once(own.tasks[0])[1]
+    for _ in range(options.updates):
+        own.update()
+    assert own.swept_once(own.tasks[0])[1] < 0.6 * before
+
+
+def test_nothing_is_copied_where_nothing_fits() -> None:
+    own = learner(inception(memory_bytes=2**20, training=True), replace(SMALL, imitation=4))
+    assert own._led(0, own._starts(0, np.random.default_rng(0))) is None
+    assert own.update().stepped
+
+
 def test_a_divergence_above_the_limit_ends_the_epochs() -> None:
     changes = []
     for kl in (0.0, 1e-12):
@@ -571,12 +610,12 @@ def test_forbidden_devices_are_never_chosen() -> None:
     assert (np.stack(rows)[:, 3] == 2).all()
 
 
-def test_known_starts_are_the_single_device_and_blocks() -> None:
-    rows = known_rows(learner(inception()).tasks[0])
-    assert len(rows) == 3
+def test_known_starts_are_the_single_device_and_constructions() -> None:
+    problem = inception()
+    rows = known_rows(learner(problem).tasks[0])
     assert set(rows[0]) == {0}
-    assert (np.diff(rows[1].astype(int)) >= 0).all()
-    assert set(rows[1]) == {0, 1, 2, 3}
+    for row, name in zip(rows[1:], ("chunks", "heft"), strict=True):  # every operator is a group of its own here
+        assert np.array_equal(row, solver(name).solve(problem, Budget(), 0).placement.devices)
 
 
 def test_half_of_the_episodes_begin_at_random() -> None:
@@ -630,9 +669,10 @@ def test_one_and_two_threads_give_the_same_trail() -> None:  # P20
     assert len(first) > 2
 
 
-@pytest.mark.parametrize("variant", ["corrected", "faithful"])
-def test_a_checkpoint_resumes_to_the_same_bits(variant: str) -> None:
-    options, problems = replace(SMALL, variant=variant, updates=8), [towers(), inception(2, devices=2)]
+@pytest.mark.parametrize(("variant", "imitation"), [("corrected", 0), ("corrected", 4), ("faithful", 0)])
+def test_a_checkpoint_resumes_to_the_same_bits(variant: str, imitation: int) -> None:
+    options = replace(SMALL, variant=variant, updates=8, imitation=imitation)
+    problems = [towers(), inception(2, devices=2)]
 
     def made() -> PlacetoLearner:
         return options.learner(problems, 0, [Start.of(one) for one in problems])
@@ -770,6 +810,7 @@ def test_wrong_options_are_bad_input() -> None:
     for wrong in (
         {"variant": "best"}, {"episodes": 1}, {"algorithm": "sarsa"}, {"returns": "sum"}, {"traversal": "dfs"},
         {"groups": 5000}, {"learning_rate": -1.0}, {"learning_rate": math.nan}, {"fine_tune": 3}, {"kl": -1.0},
+        {"imitation": -1},
     ):  # fmt: skip
         with pytest.raises(BadInput, match="placeto"):
             Placeto(**wrong)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ from stead.learn.gdp_features import (
     graph_inputs,
 )
 from stead.learn.gdp_net import MOST_DEVICES, GraphInputs, GraphPlacer, Shape
-from stead.learn.grouping import placed_groups
+from stead.learn.grouping import by_most_seconds, placed_groups
 from stead.learn.losses import Linear
 from stead.learn.policy import NetworkPolicy
 from stead.learn.priorities import OrderedScorer
@@ -383,17 +383,3 @@ def target_of(
     best = int(np.argmin(order))
     target: NDArray[np.int64] = scorer.whole(rows[best : best + 1])[0].astype(np.int64)
     return target
-
-
-def by_most_seconds(
-    problem: Problem, grouping: Grouping, devices: NDArray[np.uint8]
-) -> NDArray[np.uint8]:  # [unit]
-    """The device on which most of the time of every unit is spent, among those that may run all of it."""
-    count, width = grouping.count, len(problem.cluster)
-    own = problem.costs.seconds[np.arange(len(devices)), devices]
-    key = grouping.group.astype(np.int64) * width + devices
-    weight = np.bincount(key, weights=own + 1e-15, minlength=count * width).reshape(count, width)
-    common = np.ones((count, width), dtype=bool)
-    np.logical_and.at(common, grouping.group, problem.allowed)
-    found: NDArray[np.uint8] = np.where(common, weight, -1.0).argmax(axis=1).astype(np.uint8)
-    return found

@@ -35,6 +35,20 @@ def placed_groups(problem: Problem, *, most: int = 256) -> Grouping:
     return grouping if grouping.count <= most else _capped(problem, grouping, most)
 
 
+def by_most_seconds(
+    problem: Problem, grouping: Grouping, devices: NDArray[np.uint8]
+) -> NDArray[np.uint8]:  # [unit]
+    """The device on which most of the time of every unit is spent, among those that may run all of it."""
+    count, width = grouping.count, len(problem.cluster)
+    own = problem.costs.seconds[np.arange(len(devices)), devices]
+    key = grouping.group.astype(np.int64) * width + devices
+    weight = np.bincount(key, weights=own + 1e-15, minlength=count * width).reshape(count, width)
+    common = np.ones((count, width), dtype=bool)
+    np.logical_and.at(common, grouping.group, problem.allowed)
+    found: NDArray[np.uint8] = np.where(common, weight, -1.0).argmax(axis=1).astype(np.uint8)
+    return found
+
+
 def memory_room(problem: Problem, group: NDArray[np.integer[Any]], *, margin: float = 1.0) -> Room | None:
     """What a decoder needs to keep devices from overflowing; None where everything fits on any device.
 

@@ -25,6 +25,9 @@ Presets, and why
     entropy       1 to 0 over 70 % of the updates       0.02, falling to a twentieth over 70 %
     start         one fixed random placement            half random, the rest single device, contiguous blocks, list
                                                         scheduling, best so far
+    imitation     none                                  on demand: where all steps of an unrolled layer share weights,
+                                                        moving one of them costs more than leaving it, and rewards alone
+                                                        lead back to one device
     Adam          1e-3 falling to 1e-4, norm 1.25       1e-3, falling over the last 30 %
     groups        at most 128                           at most 256
 
@@ -48,7 +51,7 @@ import torch
 from numpy.typing import NDArray
 
 from stead.errors import BadInput, Infeasible
-from stead.learn.grouping import placed_groups
+from stead.learn.grouping import by_most_seconds, placed_groups
 from stead.learn.placeto_groups import Inputs, View, inputs_of
 from stead.learn.placeto_net import PlacetoNet
 from stead.learn.placeto_train import PlacetoLearner, Schooling, collapsed, random_rows
@@ -67,6 +70,7 @@ from stead.transform import Grouping
 Variant = Literal["corrected", "faithful"]
 Traversal = Literal["topological", "random"]
 MOST_GROUPS = 2000
+CONSTRUCTIONS = ("chunks", "heft")  # contiguous blocks and list scheduling: placements that episodes begin at
 SAMPLED_EPISODES = 8  # of a policy from a file, beside its argmax sweeps
 
 
@@ -107,6 +111,7 @@ class Placeto:
     updates: int = 100  # on a problem, or of a training run
     fine_tune: int = 0  # updates on the problem that a policy from a file goes on with
     episodes: int = 8
+    imitation: int = 0  # of the updates, that copy the best placement known before rewards count
     groups: int = 0  # at most; 0: that of the variant
     learning_rate: float = 1e-3
     algorithm: str = ""  # reinforce or ppo; empty: that of the variant
@@ -132,7 +137,8 @@ class Placeto:
         ):
             if given not in known:
                 raise BadInput(f"placeto: {name} is one of {', '.join(filter(None, known))}, got {given!r}")
-        for name, least in (("updates", 0), ("fine_tune", 0), ("episodes", 2), ("groups", 0), ("kl", 0)):
+        for name in ("updates", "fine_tune", "episodes", "imitation", "groups", "kl"):
+            least = 2 if name == "episodes" else 0
             if not getattr(self, name) >= least:
                 raise BadInput(f"placeto: {name} must be at least {least}, got {getattr(self, name)}")
         if self.groups > MOST_GROUPS:
@@ -238,6 +244,7 @@ class Placeto:
         values = {name: getattr(preset, name) for name in preset.__dataclass_fields__}
         values |= {
             "episodes": self.episodes,
+            "imitation": self.imitation,
             "updates": self.fine_tune if self.policy else self.updates,
             "learning_rate": self.learning_rate,
             "alarm": preset.alarm and self.alarm,
@@ -294,11 +301,16 @@ class PlacetoPolicy:
 
 
 def sampled(learner: PlacetoLearner, count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """(best placements [episode, group], log p of the choices [episode]) of sampled episodes from random starts."""
+    """(best placements [episode, group], log p of the choices [episode]) of sampled episodes.
+
+    Half of them go on from the best placement seen, the others begin at random.
+    """
     task = learner.tasks[0]
     rng = np.random.default_rng((seed, 2**32))
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     starts = random_rows(task, rng, count)
+    if task.scorer.best is not None:
+        starts[: count // 2] = task.scorer.best
     nobody = np.zeros(count, dtype=bool)
     episodes = learner.walks[0].run(learner.network, starts, generator, greedy=nobody, keep=False)
     log_p = torch.stack(episodes.log_p).sum(dim=0).double().numpy() if episodes.log_p else np.zeros(count)
@@ -315,28 +327,25 @@ def known_rows(task: Task) -> NDArray[np.uint8]:  # [start, group]
     )
     single = int(np.argmax(runs)) if runs.size else 0  # runs the most groups; the fastest of such
     other = np.where(allowed, seconds, np.inf).argmin(axis=1)
-    rows = [np.where(allowed[:, single], single, other)]
-    weight = np.cumsum(inputs.fastest[inputs.order].astype(np.float64))
-    block = np.zeros(inputs.groups, dtype=np.int64)
-    share = (weight - inputs.fastest[inputs.order] / 2) / max(
-        float(weight[-1]) if weight.size else 0.0, 1e-30
-    )
-    block[inputs.order] = np.minimum((share * inputs.devices).astype(np.int64), inputs.devices - 1)
-    rows.append(np.where(allowed[np.arange(inputs.groups), block], block, other))
-    heft = solver("heft")
-    if inputs.groups and heft.unsupported(task.problem) is None:
+    rows = [np.where(allowed[:, single], single, other).astype(np.uint8)]
+    for name in CONSTRUCTIONS if inputs.groups and inputs.devices > 1 else ():
+        made = solver(name)
+        if made.unsupported(task.problem) is not None:
+            continue
         try:
-            found = heft.solve(task.problem, Budget(evaluations=1), 0)
+            found = made.solve(task.problem, Budget(), 0)
         except Infeasible:
-            pass
-        else:
-            task.scorer.evaluations += found.evaluations
-            rows.append(task.grouping.lower(found.placement.devices).astype(np.int64))
-    return np.stack(rows).astype(np.uint8)
+            continue
+        task.scorer.evaluations += found.evaluations
+        rows.append(by_most_seconds(task.problem, task.grouping, found.placement.devices))
+    return np.stack(rows)
 
 
 def _improve(search: Search, learner: PlacetoLearner, updates: int) -> None:
-    """Updates on one problem, then argmax sweeps, and for a policy without updates sampled episodes."""
+    """Updates on one problem, then argmax sweeps, and for a policy without updates sampled episodes.
+
+    What is noted as argmax begins on the single device or at random: a construction may be good as it is.
+    """
     task, groups = learner.tasks[0], learner.tasks[0].grouping.count
     counted = 0
 
@@ -361,6 +370,10 @@ def _improve(search: Search, learner: PlacetoLearner, updates: int) -> None:
     row, greedy = learner.evaluated(task, limit=room)
     task.greedy_seconds, task.greedy_devices = greedy, len(np.unique(row))
     handed_over("placeto argmax")
+    room = left()
+    if room is None or room > groups:
+        learner.evaluated(task, constructed=True, limit=room)
+        handed_over("placeto argmax")
     room = left()
     if not learner.version and (room is None or room > groups):
         most = SAMPLED_EPISODES if room is None else min(SAMPLED_EPISODES, room // (groups + 1))

@@ -5,6 +5,8 @@ Notation    B episodes, T steps, G [T, B] returns
         batch       mean over the episodes of this update from the same kind of start; A is divided by its deviation
         history     mean over the episodes of the last 10 updates of the same graph (as published)
     loss            corrected: mean over steps and episodes; published: sum
+    imitation       the first updates lead their episodes to the best placement known of the graph, equal devices
+                    renamed by chance; loss -log p of the steps, one epoch
 
 One update is about one graph, in turns. It draws from generators made of (seed, version): nothing random has to be
 saved. Gradients are added up over chunks of steps, so that memory does not grow with the length of an episode.
@@ -57,6 +59,8 @@ class Schooling:
     entropy: float = 0.02
     least_entropy: float = 0.05  # share of it that remains
     updates: int = 100  # that rate and entropy are planned for
+    imitation: int = 0  # updates that copy the best placement known before rewards count
+    imitation_rate: float = 3e-3
     mixed_starts: bool = True  # half random, the rest known ones; otherwise one fixed random placement
     alarm: bool = True
     summed: bool = False  # losses over steps and episodes instead of their mean
@@ -66,6 +70,8 @@ class Schooling:
         """The learning rate of an update."""
         if self.learning_rate == 0:
             return 0.0
+        if version < self.imitation:
+            return self.imitation_rate
         held = int(self.rate_holds * self.updates)
         falling = Linear(self.learning_rate, min(self.last_rate, self.learning_rate), self.updates - held)
         return falling.at(max(0, version - held))
@@ -123,15 +129,17 @@ class PlacetoLearner:
         rng = np.random.default_rng((self.seed, self.version, index))
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         starts = np.concatenate([self._starts(index, rng), self._fixed(index)])
+        led = self._led(index, starts[:own]) if self.version < self.schooling.imitation else None
         greedy = np.arange(own + 1) == own  # the last row, which does not teach
-        episodes = walk.run(self.network, starts, generator, greedy=greedy)
+        episodes = walk.run(self.network, starts, generator, greedy=greedy, led=led)
         task.greedy_seconds = float(episodes.seconds[own])
         task.greedy_devices = len(np.unique(episodes.rows[own]))
         self._watch(task)
         clock, norm, stepped = Clock(), 0.0, False
         if self.schooling.learning_rate > 0 and episodes.steps:
             with clock:
-                norm = self._learn(walk, episodes, self._advantages(index, episodes.rho[:, :own]))
+                gains = self._advantages(index, episodes.rho[:, :own]) if led is None else None
+                norm = self._learn(walk, episodes, gains)
             stepped = True
         self.version += 1
         simulated = task.scorer.simulated_seconds + walk.clock.seconds - simulated
@@ -140,21 +148,29 @@ class PlacetoLearner:
         return self._metrics(task, episodes, stepped, norm, network, simulated, spent)
 
     def greedy(self, task: Task) -> NDArray[np.uint8]:  # [group]
-        """The best placement of argmax sweeps."""
-        return self.evaluated(task)[0]
+        """The best placement of argmax sweeps, from constructions too."""
+        found = [self.evaluated(task), self.evaluated(task, constructed=True)]
+        return min(found, key=lambda one: one[1])[0]
 
-    def evaluated(self, task: Task, *, limit: int | None = None) -> tuple[NDArray[np.uint8], float]:
+    def evaluated(
+        self, task: Task, *, constructed: bool = False, limit: int | None = None
+    ) -> tuple[NDArray[np.uint8], float]:
         """(placement of groups, its seconds): best intermediate placement of argmax sweeps from several starts.
 
-        They begin on the single device and at three random placements; `limit` bounds the placements simulated.
+        They begin on the single device and at three random placements, or at the constructions, which may be good as
+        they are; `limit` bounds the placements simulated.
         """
         index = next(n for n, one in enumerate(self.tasks) if one is task)
         rng = np.random.default_rng((self.seed, 2**31, index))
         starts = np.concatenate([self.known[index][:1], random_rows(task, rng, RANDOM_STARTS)])
+        if constructed:
+            starts = self.known[index][1:]
         sweeps, groups = SWEEPS, max(1, task.grouping.count)
         if limit is not None:
             starts = starts[: max(1, limit // (groups + 1))]
-            sweeps = min(SWEEPS, (limit // len(starts) - 1) // groups)
+            sweeps = min(SWEEPS, (limit // max(1, len(starts)) - 1) // groups)
+        if not len(starts):
+            return self.known[index][0], math.inf
         found = self._swept(index, starts, sweeps)
         best = int(np.argmin(found.best_seconds))
         return found.best_rows[best], float(found.best_seconds[best])
@@ -190,6 +206,30 @@ class PlacetoLearner:
         chosen = [known[(turn + n // 2) % len(known)] for n in range(count // 2)]  # in pairs, see `kinds`
         return np.stack([*drawn, *chosen])
 
+    def _led(self, index: int, starts: NDArray[np.uint8]) -> NDArray[np.uint8] | None:  # [B, N]
+        """Where imitation leads episodes; None where nothing is known that fits.
+
+        Equal devices are renamed so that most of the work stays where it is: nothing is learnt by exchanging them.
+        """
+        task = self.tasks[index]
+        task.scorer.score(self.known[index])
+        if task.scorer.best is None:
+            return None
+        best, weight = task.scorer.best.astype(np.int64), task.inputs.fastest.astype(np.float64)
+        rows = np.empty_like(starts)
+        for row, start in zip(rows, starts, strict=True):
+            count = len(task.classes)
+            same = np.bincount(best * count + start, weights=weight, minlength=count * count)
+            names = np.arange(count)
+            free = same.reshape(count, count) + 1.0
+            free[task.classes[:, None] != task.classes] = 0.0
+            for _ in range(count):
+                a, b = np.unravel_index(np.argmax(free), free.shape)
+                names[a] = b
+                free[a], free[:, b] = 0.0, 0.0
+            row[:] = names[best]
+        return rows
+
     @property
     def kinds(self) -> NDArray[np.int64]:  # [B]
         """Episodes of one kind are compared: those from random placements, and those from one known placement.
@@ -222,15 +262,15 @@ class PlacetoLearner:
         self.history[index] = [*history, mean][-HISTORY:]
         return np.asarray(gains - np.asarray(base)[:, None])
 
-    def _learn(self, walk: Walk, episodes: Episodes, advantage: NDArray[np.float64]) -> float:
-        """All epochs of one update; the last norm of the gradient before clipping."""
+    def _learn(self, walk: Walk, episodes: Episodes, advantage: NDArray[np.float64] | None) -> float:
+        """All epochs of one update, one of imitation without advantages; the last norm before clipping."""
         schooling, own = self.schooling, self.schooling.episodes
         for group in self.optimiser.param_groups:
             group["lr"] = schooling.rate(self.version)
         entropy_weight = schooling.entropy_weight(0 if self.version < self.loud_until else self.version)
-        weights = torch.from_numpy(advantage).float()
+        weights = None if advantage is None else torch.from_numpy(advantage).float()
         norm = 0.0
-        for _ in range(schooling.epochs if schooling.algorithm == "ppo" else 1):
+        for _ in range(schooling.epochs if schooling.algorithm == "ppo" and weights is not None else 1):
             self.optimiser.zero_grad(set_to_none=True)
             moved = 0.0
             for loss, away in self._chunks(walk, episodes, weights, entropy_weight):
@@ -245,7 +285,7 @@ class PlacetoLearner:
         return norm
 
     def _chunks(
-        self, walk: Walk, episodes: Episodes, advantage: Tensor, entropy_weight: float
+        self, walk: Walk, episodes: Episodes, advantage: Tensor | None, entropy_weight: float
     ) -> Any:  # iterator of (loss, sum of old - new log p)
         """Losses of parts of the batch; their sum is the loss of the update."""
         schooling, own = self.schooling, self.schooling.episodes
@@ -265,8 +305,11 @@ class PlacetoLearner:
                 p = log_p.exp().masked_fill(~mask, 0.0)
                 entropy = -(p * torch.log(p + schooling.offset)).sum(dim=1)
             new = log_p.gather(1, taken)
-            each, ones = advantage[begin : begin + at_once].reshape(-1), torch.ones(len(new))
-            if schooling.algorithm == "ppo":
+            ones = torch.ones(len(new))
+            each = ones if advantage is None else advantage[begin : begin + at_once].reshape(-1)
+            if advantage is None:
+                loss = -new.mean()
+            elif schooling.algorithm == "ppo":
                 loss = ppo_loss(new, old, each, ones, schooling.clip_ratio)
             else:
                 loss = reinforce_loss(new, each, ones)

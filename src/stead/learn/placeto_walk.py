@@ -105,10 +105,14 @@ class Walk:
         generator: torch.Generator,
         *,
         greedy: NDArray[np.bool_],
+        led: NDArray[np.uint8] | None = None,
         sweeps: int = 1,
         keep: bool = True,
     ) -> Episodes:
-        """Episodes from given placements; greedy rows take the likeliest device. `keep` what learning needs."""
+        """Episodes from given placements; greedy rows take the likeliest device. `keep` what learning needs.
+
+        The first episodes do not choose: each is led to its row of `led` [episode, group].
+        """
         state = State(self, starts)
         episodes = Episodes(starts, state.rho, state.seconds)
         argmax = torch.from_numpy(greedy)[:, None]
@@ -123,6 +127,8 @@ class Walk:
                     gumbel = (-torch.log((-torch.log(noise)).clamp(min=1e-20))).masked_fill(argmax, 0.0)
                     chosen = (logits + gumbel).argmax(dim=1)
                     log_p, entropy = log_probabilities(logits)
+                if led is not None:
+                    chosen[: len(led)] = torch.from_numpy(led[:, v].astype(np.int64))
                 state.move(v, chosen.numpy())
                 episodes.add(step if keep else None, chosen, log_p, entropy, state)
             if np.array_equal(before, state.rows):
