@@ -126,6 +126,18 @@ def test_auto_finds_a_placement_only_climbing_can_find() -> None:
     assert solution.placement.devices[0] == solution.placement.devices[3] != solution.placement.devices[1]
 
 
+def test_auto_begins_with_the_solver_that_it_is_told() -> None:
+    problem = Problem(chain3().graph, chain3().cluster, chain3().costs, objective=Latency())
+    told = Auto(start="largest_n", exhaustive_below=0)
+    assert told.steps_for(problem)[0].name == "largest_n"
+    assert told.solve(problem, Budget(evaluations=1)).found_by == "largest_n:1"
+    assert Auto(exhaustive_below=0).solve(problem, Budget(evaluations=1)).found_by == "single"
+    with pytest.raises(BadInput, match="another solver"):
+        Auto(start="auto")
+    with pytest.raises(BadInput, match="no solver"):
+        Auto(start="nobody")
+
+
 def test_nothing_that_fits_is_infeasible_with_numbers() -> None:
     problem = chain([[1.0, 1.0]] * 3, memory=[15, 15])
     with pytest.raises(Infeasible) as caught:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from stead.errors import BadInput
 from stead.problem import Latency, Placeto, Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution, Solver, solver
 from stead.solvers.climb import climb
@@ -32,6 +33,7 @@ LARGE = 20_000  # operators beyond which only what takes about linear time is tr
 HUGE = 200_000
 POOL = 10  # placements that search begins with; a good end may begin at a poor one
 LEAST_EFFORT = 800  # evaluations for each of them
+START_SHARE = 0.3  # of the time, for the solver that one asks to begin with
 CONSTRUCTION_SHARE = 0.35  # of the time that is left, for all of them
 COARSE_SHARE = 0.5  # of the time that is left, for search on coarser graphs
 FIRST_SHARE = 0.75  # of the time that is left, for annealing before anything is to be proved
@@ -69,6 +71,13 @@ class Auto:
     effort: int = 40_000  # evaluations of the first round of search
     moves: int = 4_000_000  # of the first round of annealing
     patience: int = 4096  # placements without improvement before climbing ends
+    start: str = ""  # another solver to begin with, such as gdp; search goes on from its placement, too
+
+    def __post_init__(self) -> None:
+        if self.start == self.name:
+            raise BadInput("auto: start is another solver, such as gdp")
+        if self.start:
+            solver(self.start)  # an unknown one is told now
 
     @property
     def name(self) -> str:
@@ -84,7 +93,7 @@ class Auto:
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
             search.relax()
-            found = _tried(search, _rules(problem))
+            found = _tried(search, [*self._start(), *_rules(problem)])
             coarse: list[Schedule] = []
             if _searches_orders(problem) and search.remaining_seconds < HURRY * len(problem.graph):
                 coarse = descend(search, share=COARSE_SHARE, effort=self.effort // 2)
@@ -96,7 +105,13 @@ class Auto:
 
     def steps_for(self, problem: Problem) -> list[Step]:
         """The members for a problem, in order; search comes last."""
-        return [*_rules(problem), *_constructions(problem), *self._exact(problem)]
+        return [*self._start(), *_rules(problem), *_constructions(problem), *self._exact(problem)]
+
+    def _start(self) -> list[Step]:
+        if not self.start:
+            return []
+        polishes = hasattr(solver(self.start), "polish")  # which is what comes next here
+        return [Step(self.start, START_SHARE, (("polish", False),) if polishes else ())]
 
     def _exact(self, problem: Problem) -> list[Step]:
         if placement_count(problem) > self.exhaustive_below:
