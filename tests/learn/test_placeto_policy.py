@@ -47,7 +47,7 @@ def _on_one_thread() -> Iterator[None]:
         yield
 
 
-SMALL = Placeto(updates=4, episodes=4)
+SMALL = Placeto(policy="", updates=4, episodes=4)
 FAITHFUL = replace(SMALL, variant="faithful")
 
 
@@ -56,7 +56,7 @@ class TestPlaceto(SolverContract):
 
     @pytest.fixture
     def solver(self) -> Solver:
-        return Placeto(updates=2, episodes=2)
+        return Placeto(policy="", updates=2, episodes=2)
 
 
 def learner(problem: Problem, options: Placeto = SMALL, seed: int = 0) -> PlacetoLearner:
@@ -460,7 +460,7 @@ def test_a_collapsed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:  # P1
 
 
 def test_it_finds_the_two_towers() -> None:
-    assert Placeto(updates=5).solve(two_towers(), Budget(), 0).objective_seconds == 7.5
+    assert Placeto(policy="", updates=5).solve(two_towers(), Budget(), 0).objective_seconds == 7.5
 
 
 def test_learning_lowers_the_ends_of_episodes() -> None:
@@ -524,6 +524,17 @@ def test_imitation_teaches_where_it_leads() -> None:
     assert own.swept_once(own.tasks[0])[1] < 0.6 * before
 
 
+def test_hill_climbing_improves_what_is_copied_once() -> None:
+    own = learner(inception(), replace(SMALL, imitation=2, teacher=320))
+    own.tasks[0].scorer.score(own.known[0])
+    before = own.tasks[0].scorer.best_seconds
+    told = [own.update() for _ in range(2)]
+    assert own.tasks[0].scorer.best_seconds < before
+    assert told[0].evaluations > 300
+    assert told[1].evaluations - told[0].evaluations < 300
+    assert told[0].evaluations <= own.evaluations_per_update
+
+
 def test_nothing_is_copied_where_nothing_fits() -> None:
     own = learner(inception(memory_bytes=2**20, training=True), replace(SMALL, imitation=4))
     assert own._led(0, own._starts(0, np.random.default_rng(0))) is None
@@ -581,7 +592,7 @@ def tight(share: float = 0.7) -> Problem:
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_returned_fits(seed: int) -> None:  # P17
     problem = tight()
-    solution = Placeto(updates=1, episodes=2).solve(problem, Budget(), seed)
+    solution = Placeto(policy="", updates=1, episodes=2).solve(problem, Budget(), seed)
     assert simulate_many(problem, solution.placement.devices[None, :]).feasible[0]
     assert solution.placement.devices.max() > 0
 
@@ -644,12 +655,12 @@ def test_episodes_are_compared_with_those_from_the_same_kind_of_start() -> None:
 
 def test_one_device_and_no_operator_are_no_trouble() -> None:
     alone = inception(devices=1)
-    assert Placeto(updates=1).solve(alone, Budget(), 0).objective_seconds == pytest.approx(12.242e-3)
+    assert Placeto(policy="", updates=1).solve(alone, Budget(), 0).objective_seconds == pytest.approx(12.242e-3)
     with one_thread():
         assert learner(alone).update().greedy == pytest.approx(1.0)
     graph = GraphBuilder("empty").build()
     empty = Problem(graph, pair(), Roofline().costs(graph, pair()))
-    assert Placeto(updates=1).solve(empty, Budget(), 0).objective_seconds == 0.0
+    assert Placeto(policy="", updates=1).solve(empty, Budget(), 0).objective_seconds == 0.0
     assert not learner(empty).update().stepped
 
 
@@ -795,7 +806,7 @@ def test_polish_is_off_unless_asked_for() -> None:
 
 def test_every_best_step_is_the_best_of_all_placements_of_three_operators() -> None:
     problem = chain3()
-    solution = Placeto(updates=3).solve(problem, Budget(), 0)
+    solution = Placeto(policy="", updates=3).solve(problem, Budget(), 0)
     assert solution.objective_seconds == simulate_many(problem, all_rows(3, 2)).seconds.min()
 
 
@@ -809,8 +820,8 @@ def test_trails_fall() -> None:
 def test_wrong_options_are_bad_input() -> None:
     for wrong in (
         {"variant": "best"}, {"episodes": 1}, {"algorithm": "sarsa"}, {"returns": "sum"}, {"traversal": "dfs"},
-        {"groups": 5000}, {"learning_rate": -1.0}, {"learning_rate": math.nan}, {"fine_tune": 3}, {"kl": -1.0},
-        {"imitation": -1},
+        {"groups": 5000}, {"learning_rate": -1.0}, {"learning_rate": math.nan}, {"kl": -1.0},
+        {"imitation": -1}, {"fine_tune": 3, "variant": "faithful"}, {"fine_tune": 3, "policy": ""},
     ):  # fmt: skip
         with pytest.raises(BadInput, match="placeto"):
             Placeto(**wrong)  # type: ignore[arg-type]

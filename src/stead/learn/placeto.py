@@ -69,6 +69,8 @@ from stead.transform import Grouping
 
 Variant = Literal["corrected", "faithful"]
 Traversal = Literal["topological", "random"]
+PRETRAINED = "pretrained"  # the policy that comes with the package
+SHIPPED = Path(__file__).parent / "pretrained" / "placeto.safetensors"
 MOST_GROUPS = 2000
 CONSTRUCTIONS = ("chunks", "heft")  # contiguous blocks and list scheduling: placements that episodes begin at
 SAMPLED_EPISODES = 8  # of a policy from a file, beside its argmax sweeps
@@ -100,18 +102,19 @@ PRESETS: dict[str, Preset] = {
 
 @dataclass(frozen=True, slots=True)
 class Placeto:
-    """Train a policy that improves placements on the problem itself, or use one from a file.
+    """Ask the policy that comes with the package or one from a file, go on training it, or train on the problem.
 
     It returns the best placement that any episode came upon, argmax sweeps and cheap baselines among them, and says
     which of them won.
     """
 
     variant: str = "corrected"
-    policy: str = ""  # a file of `stead train placeto`; empty: train on the problem
-    updates: int = 100  # on a problem, or of a training run
-    fine_tune: int = 0  # updates on the problem that a policy from a file goes on with
+    policy: str = PRETRAINED  # or a file of `stead train placeto`; empty: train on the problem from the beginning
+    updates: int = 100  # without a policy, or of a training run
+    fine_tune: int = 0  # updates on the problem that go on from the policy; 0: ask it once
     episodes: int = 8
     imitation: int = 0  # of the updates, that copy the best placement known before rewards count
+    teacher: int = 0  # placements per graph by which hill climbing improves what is copied
     groups: int = 0  # at most; 0: that of the variant
     learning_rate: float = 1e-3
     algorithm: str = ""  # reinforce or ppo; empty: that of the variant
@@ -137,7 +140,7 @@ class Placeto:
         ):
             if given not in known:
                 raise BadInput(f"placeto: {name} is one of {', '.join(filter(None, known))}, got {given!r}")
-        for name in ("updates", "fine_tune", "episodes", "imitation", "groups", "kl"):
+        for name in ("updates", "fine_tune", "episodes", "imitation", "teacher", "groups", "kl"):
             least = 2 if name == "episodes" else 0
             if not getattr(self, name) >= least:
                 raise BadInput(f"placeto: {name} must be at least {least}, got {getattr(self, name)}")
@@ -145,7 +148,7 @@ class Placeto:
             raise BadInput(f"placeto: at most {MOST_GROUPS} groups, got {self.groups}")
         if not 0 <= self.learning_rate < 1:
             raise BadInput(f"placeto: a learning rate lies in 0 .. 1, got {self.learning_rate}")
-        if self.fine_tune and not self.policy:
+        if self.fine_tune and (not self.policy or (self.policy == PRETRAINED and self.variant != "corrected")):
             raise BadInput("placeto: fine_tune goes on from a policy; give policy=FILE or set updates")
 
     @property
@@ -171,7 +174,8 @@ class Placeto:
 
     def unsupported(self, problem: Problem) -> str | None:
         """Training takes every problem; a policy with one output per device those with as many devices."""
-        return NetworkPolicy.load(Path(self.policy), Placeto).unsupported(problem) if self.policy else None
+        path = self._file()
+        return None if path is None else NetworkPolicy.load(path, Placeto).unsupported(problem)
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """Only a head with one output per device depends on their number."""
@@ -180,24 +184,27 @@ class Placeto:
         return f"the policy was trained for {devices} devices, the problem has {len(problem.cluster)}"
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
-        """Train on the problem, or sweep with the policy in the file."""
+        """Ask the policy, fine-tune it, or train on the problem."""
+        path = self._file()
+        chosen = replace(self, policy="") if path is None else replace(self, policy=str(path), updates=self.fine_tune)
         search = started(self, problem, budget, seed)
         with search.interruptible(), one_thread():
             known = begin_with_baselines(search, BASELINES)
             if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
                 references = {name: known[name] for name in REFERENCES if name in known}
-                learner = self.learner([problem], seed, [Start(references or known, search.best)])
-                if self.policy:
-                    loaded = NetworkPolicy.load(Path(self.policy), Placeto)
-                    load_network(learner.network, network_arrays(loaded.network))
-                _improve(search, learner, self.fine_tune if self.policy else self.updates)
+                learner = chosen.learner([problem], seed, [Start(references or known, search.best)])
+                _improve(search, learner, chosen.updates)
             if self.polish:
                 polish(search)
         return search.solution()
 
     def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> PlacetoLearner:
-        """A network with its graphs, ready for the first update."""
-        options = self._of_file() if self.policy else self
+        """A network with its graphs, ready for the first update; it begins with the policy of a given file."""
+        given = self.policy not in ("", PRETRAINED)
+        trained = NetworkPolicy.load(Path(self.policy), Placeto) if given else None
+        options = self
+        if trained is not None:  # how many threads simulate is no option of a network
+            options = replace(self, **trained.method.network_options())
         counts = {len(problem.cluster) for problem in problems}
         if options.sight.one_hot and len(counts) > 1:
             raise BadInput(
@@ -206,8 +213,8 @@ class Placeto:
             )
         tasks = [options._task(problem, start) for problem, start in zip(problems, starts, strict=True)]
         known = [known_rows(task) for task in tasks]
-        network = options.network(max(counts, default=1), seed)
-        schooling = self._schooling(options.variant)
+        network = options.network(max(counts, default=1), seed) if trained is None else trained.network
+        schooling = options._schooling()
         return PlacetoLearner(network, tasks, schooling, options.sight, known, seed=seed)
 
     def network(self, devices: int, seed: int) -> PlacetoNet:
@@ -233,19 +240,20 @@ class Placeto:
         names = ("variant", "groups", "messages", "split", "peers", "one_hot", "sum_pooling", "traversal")
         return {name: getattr(self, name) for name in (*names, "start_times")}
 
-    def _of_file(self) -> Placeto:
-        """Options of the policy in the file; how many threads simulate is not one of them."""
-        method = NetworkPolicy.load(Path(self.policy), Placeto).method
-        assert isinstance(method, Placeto)
-        return replace(method, threads=self.threads)
+    def _file(self) -> Path | None:
+        """Where the policy lies; None to train without one."""
+        if self.policy != PRETRAINED:
+            return Path(self.policy) if self.policy else None
+        return SHIPPED if SHIPPED.exists() and self.variant == "corrected" else None
 
-    def _schooling(self, variant: str) -> Schooling:
-        preset = PRESETS[variant].schooling
+    def _schooling(self) -> Schooling:
+        preset = PRESETS[self.variant].schooling
         values = {name: getattr(preset, name) for name in preset.__dataclass_fields__}
         values |= {
             "episodes": self.episodes,
             "imitation": self.imitation,
-            "updates": self.fine_tune if self.policy else self.updates,
+            "teacher": self.teacher,
+            "updates": self.updates,
             "learning_rate": self.learning_rate,
             "alarm": preset.alarm and self.alarm,
             "algorithm": self.algorithm or preset.algorithm,

@@ -5,8 +5,8 @@ Notation    B episodes, T steps, G [T, B] returns
         batch       mean over the episodes of this update from the same kind of start; A is divided by its deviation
         history     mean over the episodes of the last 10 updates of the same graph (as published)
     loss            corrected: mean over steps and episodes; published: sum
-    imitation       the first updates lead their episodes to the best placement known of the graph, equal devices
-                    renamed by chance; loss -log p of the steps, one epoch
+    imitation       the first updates lead their episodes to the best placement known of the graph, which hill climbing
+                    may improve before; loss -log p of the steps, one epoch
 
 One update is about one graph, in turns. It draws from generators made of (seed, version): nothing random has to be
 saved. Gradients are added up over chunks of steps, so that memory does not grow with the length of an episode.
@@ -38,6 +38,7 @@ Baseline = Literal["batch", "history"]
 HISTORY = 10  # updates of one graph that the published baseline remembers
 SWEEPS = 3  # at most, of an evaluation
 RANDOM_STARTS = 3  # of an evaluation, beside the single device
+TRIED = 32  # moves of hill climbing that are simulated at a time
 CHUNK = 600_000  # floats of one layer that are computed at a time: they stay in the cache of a core
 
 
@@ -61,6 +62,7 @@ class Schooling:
     updates: int = 100  # that rate and entropy are planned for
     imitation: int = 0  # updates that copy the best placement known before rewards count
     imitation_rate: float = 3e-3
+    teacher: int = 0  # placements of a graph that hill climbing tries before it is copied for the first time
     mixed_starts: bool = True  # half random, the rest known ones; otherwise one fixed random placement
     alarm: bool = True
     summed: bool = False  # losses over steps and episodes instead of their mean
@@ -118,7 +120,8 @@ class PlacetoLearner:
     def evaluations_per_update(self) -> int:
         """At most so many placements are simulated by one update: all steps of all episodes, and the starts."""
         most = max(task.grouping.count for task in self.tasks)
-        return (most + 1) * (self.schooling.episodes + 1)
+        copied = max(map(len, self.known)) + self.schooling.teacher if self.schooling.imitation else 0
+        return (most + 1) * (self.schooling.episodes + 1) + copied
 
     def update(self) -> Metrics:
         """Walk, score, learn."""
@@ -215,6 +218,8 @@ class PlacetoLearner:
         task.scorer.score(self.known[index])
         if task.scorer.best is None:
             return None
+        if self.version < len(self.tasks):
+            climb(task, self.schooling.teacher, np.random.default_rng((self.seed, 2**32, index)))
         best, weight = task.scorer.best.astype(np.int64), task.inputs.fastest.astype(np.float64)
         rows = np.empty_like(starts)
         for row, start in zip(rows, starts, strict=True):
@@ -407,6 +412,21 @@ def collapsed(task: Task) -> bool:
     """Whether the greedy placement is on one device although a clearly better one is known."""
     limit = (1 + COLLAPSED_SHARE) * task.best_known_seconds
     return task.greedy_devices == 1 and task.greedy_seconds > limit
+
+
+def climb(task: Task, evaluations: int, rng: np.random.Generator) -> None:
+    """Improve the best placement known by moves of a group and of runs of groups, so many placements at most."""
+    order, allowed = task.inputs.order, task.inputs.allowed
+    groups, devices = allowed.shape
+    for _ in range(evaluations // TRIED if groups and devices > 1 else 0):
+        assert task.scorer.best is not None
+        rows = np.tile(task.scorer.best, (TRIED, 1))
+        first = rng.integers(groups, size=TRIED)
+        length = np.where(rng.random(TRIED) < 0.5, 1, rng.integers(1, max(2, groups // 4), size=TRIED))
+        for row, a, n, d in zip(rows, first, length, rng.integers(devices, size=TRIED), strict=True):
+            moved = order[a : a + n]
+            row[moved[allowed[moved, d]]] = d
+        task.scorer.score(rows)
 
 
 def random_rows(task: Task, rng: np.random.Generator, count: int) -> NDArray[np.uint8]:  # [row, group]
