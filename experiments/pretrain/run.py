@@ -41,6 +41,7 @@ OPTIONS = GDP(
     samples=64,
     copies="expert,expert:time",
     threads=1,
+    priorities=False,
 )  # without positions: forty time steps are to look like the ten it was trained on
 EVERY = 25  # updates between checkpoints
 TUNED = 50  # updates of fine-tuning

@@ -50,7 +50,9 @@ from stead.testing import two_towers  # noqa: E402
 from stead.transform import single_groups  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
-SMALL = GDP(policy="", hidden=16, heads=2, samples=32, updates=20, imitation=0, segment=16, polish=False)
+SMALL = GDP(
+    policy="", hidden=16, heads=2, samples=32, updates=20, imitation=0, segment=16, polish=False, priorities=False
+)  # fmt: skip
 
 
 class TestGDP(SolverContract):
@@ -579,6 +581,6 @@ def test_fifty_thousand_operators_go_through_in_one_pass(capsys: pytest.CaptureF
         print(
             f"\n{len(graph)} operators, {grouping.count} units: one pass {spent:.2f} CPU s, {peak / 2**30:.2f} GiB"
         )
-    assert actions.shape == (16, grouping.count)
+    assert actions.shape == (16, 2 * grouping.count)  # devices and priorities
     assert bool(torch.isfinite(log_p).all())
     assert peak < 3 * 2**30

@@ -15,12 +15,13 @@ from small import grid, pair  # noqa: E402
 from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
+from stead.learn import checkpoints  # noqa: E402
 from stead.learn.gdp import GDP  # noqa: E402
-from stead.learn.policy import NetworkPolicy, Proposal, allowed_only  # noqa: E402
+from stead.learn.policy import NetworkPolicy, Proposal, allowed_only, document_of  # noqa: E402
 from stead.learn.priorities import CLASSES, MIDDLE, OrderedScorer, Ranks  # noqa: E402
 from stead.learn.rewards import Scorer  # noqa: E402
 from stead.learn.solver import PolicySolver, Start  # noqa: E402
-from stead.learn.state import one_thread  # noqa: E402
+from stead.learn.state import network_arrays, one_thread  # noqa: E402
 from stead.learn.trainer import Learner  # noqa: E402
 from stead.problem import Constraints, Latency, Placement, Priority, Problem, Throughput  # noqa: E402
 from stead.sim import simulate, simulate_many  # noqa: E402
@@ -234,9 +235,21 @@ def test_a_policy_with_priorities_survives_its_file_and_is_asked(tmp_path: Path)
     assert few.evaluations <= 12
 
 
+def test_a_file_that_does_not_name_priorities_has_none(tmp_path: Path) -> None:
+    own = NetworkPolicy(replace(SMALL, priorities=False), replace(SMALL, priorities=False).network(2, 0), 2)
+    arrays, document = network_arrays(own.network), document_of(own.method, 2)
+    del document["options"]["priorities"]
+    checkpoints.save(tmp_path / "p.safetensors", arrays, document)
+    read = NetworkPolicy.load(tmp_path / "p.safetensors", GDP)
+    assert read.propose(grid(), 4, 0).positions is None
+
+
+def test_the_faithful_variant_leaves_the_order_alone() -> None:
+    faithful = replace(SMALL, variant="faithful")
+    assert NetworkPolicy(faithful, faithful.network(2, 0), 2).propose(grid(), 4, 0).positions is None
+
+
 def test_wrong_uses_are_bad_input() -> None:
-    with pytest.raises(BadInput, match="priorities belong to variant corrected"):
-        GDP(variant="faithful", priorities=True)
     with pytest.raises(BadInput, match="do not fit placements"):
         Proposal(np.zeros((1, 2), dtype=np.uint8), np.zeros(1), positions=np.zeros((1, 3), dtype=np.int32))
 

@@ -120,7 +120,7 @@ class NetworkPolicy:
         if document.get("policy") != name:
             raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {name}")
         try:
-            method: Method = kind(**document["options"])
+            method: Method = kind(**{**getattr(kind, "UNNAMED", {}), **document["options"]})
             devices = int(document["devices"])
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path} does not say how its network is built: {error}") from None
