@@ -1,10 +1,11 @@
 """Train the policy that comes with the package, and hold families out to see what transfers.
 
-    python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 400] [--seed 0] [--most-minutes 5]
-    python experiments/pretrain/run.py table [--most-minutes 5]
+    python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 50] [--seed 0] [--most-minutes 5]
+    python experiments/pretrain/run.py table [--only PART] [--seeds 3] [--most-minutes 5]
 
-`train` goes on from its checkpoint; run it again until it says that it is done. `table` asks each hold-out policy about
-its family in the sizes of suite gdp12, row by row, and keeps what it has in results/transfer.json.
+`train` goes on from its checkpoint; run it again until it says that it is done. `table` asks the policy trained without
+a family about graphs of that family, larger than any in training and on another cluster, and keeps what it has in
+results/transfer.json; results/README.md has the table and the checks.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from data import FAMILIES, rows_without
-from suite import EXPERTS, GDP12, rule_seconds
+from suite import EXPERTS, GDP12, Instance, rule_seconds
+from transfer import Cell, Cells, told
 
 from stead.learn.gdp import GDP
 from stead.learn.policy import NetworkPolicy
@@ -29,6 +33,7 @@ from stead.learn.state import one_thread
 from stead.learn.trainer import Learner, Metrics
 from stead.problem import Problem
 from stead.sim import simulate_many
+from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
 
 HERE = Path(__file__).resolve().parent
@@ -37,18 +42,29 @@ OPTIONS = GDP(
     policy="",
     level="unit",
     positions=False,
+    ordinals=False,
     imitation=900,
     samples=64,
-    copies="expert,expert:time",
+    copies="cut",
     threads=1,
     priorities=False,
-)  # without positions: forty time steps are to look like the ten it was trained on
+)  # without positions: forty time steps are to look like the ten it was trained on; the same for numbers of devices
 EVERY = 25  # updates between checkpoints
 TUNED = 50  # updates of fine-tuning
 ASKED = 64  # samples of zero-shot
-TESTS = {  # held-out families and their graphs in gdp12; one policy per family of the suite would take an hour
-    "gnmt": ("GNMT-2", "GNMT-4", "GNMT-8"),
-    "transformer-xl": ("Transformer-XL-2", "Transformer-XL-4", "Transformer-XL-8"),
+SAMPLES = 128  # of one update of fine-tuning
+TRANSFORMERS = (
+    Instance("BERT-large", "zoo:bert-large?phase=train", 4),
+    Instance("GPT-2 medium", "zoo:gpt2-medium?phase=train", 4),
+    Instance("T5-base", "zoo:t5-base?phase=train", 2),
+)
+NAMES = {  # graphs of gdp12 by the family that they belong to
+    "rnnlm": "RNNLM", "gnmt": "GNMT", "transformer-xl": "Transformer-XL", "inception": "Inception",
+    "wavenet": "WaveNet", "searched cells": "AmoebaNet",
+}  # fmt: skip
+TESTS: dict[str, tuple[Instance, ...]] = {
+    **{family: tuple(one for one in GDP12 if one.name.startswith(name)) for family, name in NAMES.items()},
+    "transformers": TRANSFORMERS,
 }
 
 
@@ -91,17 +107,25 @@ def learnt(options: GDP, problem: Problem, known: dict[str, float], seed: int) -
         own = options.learner([problem], seed, [Start(known, None)])
         while own.version < TUNED:
             own.update()
-        own.tasks[0].greedy_seconds = float(
-            own.tasks[0].scorer.score(own.greedy(own.tasks[0])[None, :]).seconds[0]
-        )
+        task = own.tasks[0]
+        task.greedy_seconds = float(task.scorer.score(own.greedy(task)[None, :]).seconds[0])
     return own
 
 
-def asked(family: str, name: str, seed: int) -> dict[str, Any]:
-    """The zero-shot part of a row; values are seconds."""
-    problem = test_problem(name)
-    known = rule_seconds(problem, (*EXPERTS, "single", "heft"))
-    policy = NetworkPolicy.load(policy_file(family), GDP)
+def ruled(family: str, one: Instance, seed: int) -> Cell:
+    """What takes no policy."""
+    problem = one.problem()
+    known = rule_seconds(problem, (*EXPERTS, "single", "chunks", "heft"))
+    return {
+        "expert": min(known[name] for name in EXPERTS), "single": known["single"], "chunks": known["chunks"],
+        "heft": known["heft"], "bound": best_bound(problem).seconds, "operators": len(problem.graph),
+        "devices": one.devices,
+    }  # fmt: skip
+
+
+def asked(family: str, one: Instance, seed: int) -> Cell:
+    """One pass of the policy that never saw the family, beside a network that learnt nothing."""
+    problem, policy = one.problem(), NetworkPolicy.load(policy_file(family), GDP)
     begin = time.process_time()
     proposal = policy.propose(problem, ASKED, seed)
     spent = time.process_time() - begin
@@ -109,87 +133,72 @@ def asked(family: str, name: str, seed: int) -> dict[str, Any]:
     random = NetworkPolicy(policy.method, policy.method.network(2, seed + 1000), 2)
     blind = seconds_of(problem, random.propose(problem, ASKED, seed).placements)
     return {
-        "family": family, "graph": name, "seed": seed, "operators": len(problem.graph),
-        "expert": min(known[one] for one in EXPERTS), "single": known["single"], "heft": known["heft"],
-        "zero_shot_greedy": float(seconds[0]), "zero_shot_best_of_64": float(seconds.min()),
-        "zero_shot_cpu_seconds": spent, "untrained_best_of_64": float(blind.min()),
+        "greedy": float(seconds[0]), "best": float(seconds.min()), "cpu_seconds": spent,
+        "untrained_greedy": float(blind[0]), "untrained_best": float(blind.min()),
     }  # fmt: skip
 
 
-def tuned(family: str, name: str, seed: int) -> dict[str, Any]:
-    """The part of a row that trains: fifty updates from the policy, the same from scratch, and search."""
-    problem, path = test_problem(name), policy_file(family)
+def tuned(family: str, one: Instance, seed: int, *, scratch: bool = False) -> Cell:
+    """Fifty updates from the policy, or from random weights."""
+    problem, path = one.problem(), policy_file(family)
     known = rule_seconds(problem, ("expert", "single"))
-    start = {one: seconds for one, seconds in known.items() if math.isfinite(seconds)}
-    method = NetworkPolicy.load(path, GDP).method
-    same: dict[str, Any] = {**method.network_options(), "imitation": 0, "copies": "", "threads": 1}
+    start = {name: seconds for name, seconds in known.items() if math.isfinite(seconds)}
+    same: dict[str, Any] = NetworkPolicy.load(path, GDP).method.network_options()
+    options = GDP(
+        **same, imitation=0, copies="", threads=1, samples=SAMPLES, policy="" if scratch else str(path)
+    )
     begin = time.process_time()
-    own = learnt(GDP(**same, policy=str(path), samples=256), problem, start, seed)
-    spent = time.process_time() - begin
-    scratch = learnt(GDP(**same, policy="", samples=256), problem, start, seed)
-    searched = solver("search").solve(problem, Budget(evaluations=own.evaluations), seed)
+    own = learnt(options, problem, start, seed)
     return {
-        "fine_tuned_greedy": own.tasks[0].greedy_seconds, "fine_tuned_best": own.tasks[0].scorer.best_seconds,
-        "fine_tuned_cpu_seconds": spent, "evaluations": own.evaluations,
-        "scratch_greedy": scratch.tasks[0].greedy_seconds, "scratch_best": scratch.tasks[0].scorer.best_seconds,
-        "search_at_equal_evaluations": searched.objective_seconds,
+        "greedy": own.tasks[0].greedy_seconds, "best": own.tasks[0].scorer.best_seconds,
+        "evaluations": own.evaluations, "cpu_seconds": time.process_time() - begin,
     }  # fmt: skip
 
 
-def test_problem(name: str) -> Problem:
-    """A graph of gdp12, with its memory limits."""
-    return next(one for one in GDP12 if one.name == name).problem()
+def from_scratch(family: str, one: Instance, seed: int) -> Cell:
+    """The same updates from random weights."""
+    return tuned(family, one, seed, scratch=True)
+
+
+def searched(family: str, one: Instance, seed: int) -> Cell:
+    """Local search with as many evaluations as fine-tuning may use at most."""
+    begin = time.process_time()
+    found = solver("search").solve(one.problem(), Budget(evaluations=TUNED * (SAMPLES + 1)), seed)
+    return {"best": found.objective_seconds, "cpu_seconds": time.process_time() - begin}
+
+
+PARTS: dict[str, Callable[[str, Instance, int], Cell]] = {
+    "rules": ruled, "zero-shot": asked, "fine-tuned": tuned, "scratch": from_scratch, "search": searched,
+}  # fmt: skip
 
 
 def policy_file(family: str) -> Path:
     """The policy that never saw a family."""
-    return RESULTS / f"without-{family}.safetensors"
+    return RESULTS / f"without-{family.replace(' ', '-')}.safetensors"
 
 
-def table(most_minutes: float, seed: int, zero_shot_only: bool) -> None:
-    """Fill the table, row by row, and print it."""
+def table(most_minutes: float, seeds: int, only: list[str]) -> None:
+    """Compute the cells that are missing, part by part, and write the tables."""
     begin, kept = time.monotonic(), RESULTS / "transfer.json"
-    found: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
-    for part, needs in ((asked, "zero_shot_greedy"), (tuned, "fine_tuned_best")):
-        if zero_shot_only and part is tuned:
-            break
-        for family, name in [(family, name) for family, names in TESTS.items() for name in names]:
-            row = found.setdefault(f"{name}, seed {seed}", {})
-            if needs in row:
-                continue
-            if not policy_file(family).exists():
-                print(f"no policy without {family} yet: python {sys.argv[0]} train --hold-out {family}")
-                continue
-            if time.monotonic() - begin > 60 * most_minutes:
-                print("out of time; run it again to go on")
-                break
-            row.update(part(family, name, seed))
-            kept.write_text(json.dumps(found, indent=1))
-    print(told([row for row in found.values() if row]))
-
-
-COLUMNS = {
-    "zero-shot greedy": "zero_shot_greedy", "best of 64": "zero_shot_best_of_64",
-    "untrained, best of 64": "untrained_best_of_64",
-    "fine-tuned greedy": "fine_tuned_greedy", "fine-tuned best": "fine_tuned_best", "scratch best": "scratch_best",
-    "heft": "heft", "search": "search_at_equal_evaluations",
-}  # fmt: skip
-
-
-def told(rows: list[dict[str, Any]]) -> str:
-    """Seconds over those of the expert, as Markdown; below 1 is faster."""
-    lines = [f"| graph | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}"]
-    for row in rows:
-        ratios = [row[key] / row["expert"] if key in row else None for key in COLUMNS.values()]
-        values = ["" if one is None else f"{one:.3f}" if math.isfinite(one) else "no room" for one in ratios]
-        lines.append(f"| {row['graph']} | {' | '.join(values)} |")
-    for name, key in (("zero-shot greedy", "zero_shot_greedy"), ("fine-tuned best", "fine_tuned_best")):
-        values = [row[key] / row["expert"] for row in rows if key in row]
-        if values and all(map(math.isfinite, values)):
-            lines.append(
-                f"\ngeometric mean of {name}: {math.exp(sum(map(math.log, values)) / len(values)):.3f}"
-            )
-    return "\n".join(lines)
+    cells: Cells = json.loads(kept.read_text()) if kept.exists() else {}
+    for part, work in PARTS.items():
+        trained = part in ("fine-tuned", "scratch")
+        for seed, (family, tests) in product(range(seeds if trained else 1), TESTS.items()):
+            for one in tests:
+                key = f"{one.name}, seed {seed}"
+                if (only and part not in only) or key in cells.setdefault(part, {}):
+                    continue
+                if part not in ("rules", "search") and not policy_file(family).exists():
+                    print(f"no policy without {family} yet: python {sys.argv[0]} train --hold-out {family!r}")
+                    continue
+                if time.monotonic() - begin > 60 * most_minutes:
+                    print("out of time; run it again to go on")
+                    return
+                cells[part][key] = work(family, one, seed)
+                kept.write_text(json.dumps(cells, indent=1))
+                print(f"{part}, {key}: {cells[part][key]}", flush=True)
+    (RESULTS / "README.md").write_text(told(TESTS, cells))
+    print(told(TESTS, cells))
 
 
 def main() -> None:
@@ -199,19 +208,17 @@ def main() -> None:
     parser.add_argument("what", choices=["train", "table"])
     parser.add_argument("--hold-out", default="", choices=["", *FAMILIES])
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--updates", type=int, default=400)
+    parser.add_argument("--updates", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-minutes", type=float, default=5.0)
-    parser.add_argument(
-        "--zero-shot-only", action="store_true", help="of the table: ask the policies, train nothing"
-    )
+    parser.add_argument("--seeds", type=int, default=3, help="of fine-tuning")
+    parser.add_argument("--only", action="append", default=[], choices=[*PARTS], help="a part of the table")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     if given.what == "table":
-        table(given.most_minutes, given.seed, given.zero_shot_only)
+        table(given.most_minutes, given.seeds, given.only)
         return
-    name = f"without-{given.hold_out}" if given.hold_out else "gdp"
-    output = given.output or RESULTS / f"{name}.safetensors"
+    output = given.output or (policy_file(given.hold_out) if given.hold_out else RESULTS / "gdp.safetensors")
     if not train(given.hold_out, output, given.updates, given.seed, given.most_minutes):
         raise SystemExit(3)
 

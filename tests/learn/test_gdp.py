@@ -23,7 +23,7 @@ from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn import checkpoints, gdp  # noqa: E402
-from stead.learn.gdp import CONSTRUCTIONS, GDP, PRESETS, by_most_seconds  # noqa: E402
+from stead.learn.gdp import CONSTRUCTIONS, GDP, PRESETS, by_most_seconds, nearest  # noqa: E402
 from stead.learn.gdp_features import FEATURES, POSITIONS, graph_inputs  # noqa: E402
 from stead.learn.gdp_net import (  # noqa: E402
     GraphInputs,
@@ -41,7 +41,7 @@ from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.runs import Run  # noqa: E402
 from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
 from stead.learn.state import network_arrays, one_thread  # noqa: E402
-from stead.learn.symmetry import canonical  # noqa: E402
+from stead.learn.symmetry import canonical, device_classes  # noqa: E402
 from stead.learn.trainer import Learner  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
@@ -78,7 +78,7 @@ def by_loop(layer: Layer, h: torch.Tensor, length: int) -> torch.Tensor:
     """One segment after another, without padding, the memory carried along."""
     found, memory = [], h[:0]
     for part in torch.split(h, length):
-        seen = torch.cat([memory.detach(), part])[None]
+        seen = layer.key_value(torch.cat([memory.detach(), part])[None])
         x = part[None]
         x = layer.norm(x + layer.out(layer.mixed(x, seen, torch.ones(1, seen.shape[1], dtype=torch.bool))))
         found.append(layer.last_norm(x + layer.outer(torch.relu(layer.inner(x))))[0])
@@ -386,6 +386,30 @@ def test_units_without_room_move_until_they_fit() -> None:
     assert torch.equal(after[fitted], rows[fitted])
     solution = replace(SMALL, updates=3).solve(problem, Budget(), 0)
     assert simulate_many(problem, solution.placement.devices[None, :]).feasible[0]
+
+
+@pytest.mark.parametrize("level", ["unit", "operator"])
+def test_the_network_sees_the_best_of_the_plain_cuts(level: str) -> None:
+    problem = grid(pair(devices=4), layers=4, steps=12)
+    grouping, inputs = replace(SMALL, level=level).inputs(problem)
+    row = nearest(inputs)
+    assert np.array_equal(canonical(row[None], device_classes(problem))[0], row)
+    found = simulate_many(problem, grouping.lift(row[None])).seconds[0]
+    single = solver("single").solve(problem, Budget(), 0).objective_seconds
+    quarters = np.arange(grouping.count) * 4 // grouping.count
+    assert found < 0.7 * single
+    assert found < 0.7 * simulate_many(problem, grouping.lift(quarters[None].astype(np.uint8))).seconds[0]
+
+
+def test_without_ordinals_equal_nodes_on_equal_devices_differ_by_the_cut_alone() -> None:
+    options = replace(SMALL, ordinals=False, level="unit")
+    _, inputs = options.inputs(grid(pair(devices=4), layers=4))
+    network = options.network(4, 0)
+    torch.nn.init.normal_(network.weigh.weight)
+    assert float(network.logits(inputs).detach().std(dim=1).min()) > 0
+    same = replace(inputs, beside=inputs.beside[:, :1].expand(-1, 4, -1).contiguous())
+    assert float(network.logits(same).detach().std(dim=1).max()) < 1e-6
+    assert not any(name.startswith(("ordinal", "device.")) for name in network.state_dict())
 
 
 def test_a_construction_is_lowered_to_where_most_of_its_time_is() -> None:

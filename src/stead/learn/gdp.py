@@ -57,13 +57,15 @@ from numpy.typing import NDArray
 from stead.errors import BadInput, Infeasible
 from stead.learn.features import VOCABULARY
 from stead.learn.gdp_features import (
+    BESIDE_FEATURES,
     DEVICE_FEATURES,
     FAITHFUL_FEATURES,
     FEATURES,
+    NEAREST,
     WHOLE_FEATURES,
     graph_inputs,
 )
-from stead.learn.gdp_net import MOST_DEVICES, GraphInputs, GraphPlacer, Shape
+from stead.learn.gdp_net import MOST_DEVICES, GraphInputs, GraphPlacer, Shape, by_unit, repaired
 from stead.learn.grouping import by_most_seconds, placed_groups
 from stead.learn.losses import Linear
 from stead.learn.policy import NetworkPolicy
@@ -86,6 +88,7 @@ PRETRAINED = "pretrained"  # the policy that comes with the package
 SHIPPED = Path(__file__).parent / "pretrained" / "gdp.safetensors"
 MOST_UNITS = 512
 OPERATOR_LEVEL = 500  # operators up to which the network reads operators when `level` is auto
+CUT = "cut"  # the best of some plain cuts, which the network sees; see shares.py
 CONSTRUCTIONS = (
     "expert",
     "expert:time",
@@ -95,6 +98,7 @@ CONSTRUCTIONS = (
     "etf",
     "dfs-sticky",
     "multilevel",
+    CUT,
 )  # that imitation may copy
 COPY_WORK = 6_000_000  # operators times evaluations that one of them may take: a second or two
 SLOW = "multilevel"  # the only one that needs as much
@@ -152,7 +156,7 @@ class GDP:
     updates: int = 300  # without a policy
     samples: int = 0  # per update; 0: those of the variant
     imitation: int = 50  # of the updates, that copy a construction before anything else; corrected only
-    copies: str = ",".join(CONSTRUCTIONS)  # solvers of which imitation takes the best
+    copies: str = ",".join(CONSTRUCTIONS)  # solvers, or cut, of which imitation takes the best
     learning_rate: float = 1e-3
     hidden: int = 64
     rounds: int = 3
@@ -163,6 +167,7 @@ class GDP:
     superposition: bool = True
     priorities: bool = True  # also choose which of several ready units goes first; corrected only
     positions: bool = True  # nodes know where in the order they are; without, unrolled steps look alike
+    ordinals: bool = True  # devices have numbers; without, only what a node finds on a device counts
     actions: str = ""  # unit or operator; empty: that of the variant
     level: str = "auto"  # nodes of the network: operator, unit, or auto
     units: int = MOST_UNITS
@@ -251,6 +256,7 @@ class GDP:
             features=FEATURES if corrected else FAITHFUL_FEATURES,
             device_features=DEVICE_FEATURES,
             whole_features=WHOLE_FEATURES,
+            beside_features=BESIDE_FEATURES,
             hidden=self.hidden,
             rounds=self.rounds,
             layers=self.layers,
@@ -259,6 +265,7 @@ class GDP:
             directions=2 if corrected else 1,
             attention=self.attention,
             superposition=self.superposition,
+            ordinals=self.ordinals,
             residual=corrected,
             fixed_devices=0 if corrected else FAITHFUL_DEVICES,
             priorities=self.priorities and corrected,
@@ -285,7 +292,7 @@ class GDP:
     def network_options(self) -> dict[str, Any]:
         """What a reader of the file needs to build the same network and to ask it the same way."""
         names = ("variant", "hidden", "rounds", "layers", "heads", "segment", "attention", "superposition")
-        others = ("priorities", "positions", "actions", "level", "units")
+        others = ("priorities", "positions", "ordinals", "actions", "level", "units")
         return {name: getattr(self, name) for name in (*names, *others)}
 
     def _file(self) -> Path | None:
@@ -336,8 +343,11 @@ class GDP:
         scorer = kind(problem, grouping, threads=self.threads)
         target = None
         if preset.corrected and self._has_prior:
+            names = self.copies.split(",") if self.copies else []
+            cut = [nearest(inputs)] if CUT in names else []
+            others = [name for name in names if name != CUT]
             target = target_of(
-                problem, grouping, scorer, self.copies.split(",") if self.copies else [], start
+                problem, grouping, scorer, others, Start(start.known, None) if cut and not others else start, cut
             )
         return Task(
             name=problem.graph.name,
@@ -357,7 +367,12 @@ class GDP:
 
 
 def target_of(
-    problem: Problem, grouping: Grouping, scorer: Scorer, names: Sequence[str], start: Start
+    problem: Problem,
+    grouping: Grouping,
+    scorer: Scorer,
+    names: Sequence[str],
+    start: Start,
+    known: Sequence[NDArray[np.uint8]] = (),
 ) -> NDArray[np.int64] | None:  # a row
     """The best construction that uses several devices; a single device only where that is clearly better.
 
@@ -370,9 +385,10 @@ def target_of(
             given.append(solver(name).solve(problem, limit, 0).placement.devices)
         except Infeasible:
             continue
-    if not given:
+    lowered = [*known, *(by_most_seconds(problem, grouping, one) for one in given)]
+    if not lowered:
         return None
-    rows = np.unique(np.stack([by_most_seconds(problem, grouping, one) for one in given]), axis=0)
+    rows = np.unique(np.stack(lowered), axis=0)
     rows = canonical(rows, device_classes(problem))
     seconds = scorer.score(scorer.whole(rows)).seconds
     several = np.array([len(np.unique(row)) > 1 for row in rows])
@@ -384,3 +400,11 @@ def target_of(
     best = int(np.argmin(order))
     target: NDArray[np.int64] = scorer.whole(rows[best : best + 1])[0].astype(np.int64)
     return target
+
+
+def nearest(inputs: GraphInputs) -> NDArray[np.uint8]:  # [unit]
+    """Every unit on the device whose part of the work is nearest, as memory allows."""
+    far = by_unit(inputs.beside[:, :, NEAREST], inputs)
+    row = far.masked_fill(~inputs.allowed, torch.inf).argmin(dim=1)[None]
+    row = row if inputs.room is None else repaired(row, inputs.room, inputs.allowed)
+    return np.asarray(row[0].numpy()).astype(np.uint8)

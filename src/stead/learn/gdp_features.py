@@ -3,7 +3,8 @@
 Notation    N nodes (operators, or units made of them), K devices
     words    [N, V]     share of each kind of operator
     numbers  [N, F]     amounts standardised over the graph, shares of its depth and time, shapes
-    beside   [N, K, 2]  log seconds on a device against the fastest one; whether it may run there
+    beside   [N, K, 4]  log seconds on a device against the fastest one; whether it may run there; how far its part of
+                        the work is from where the node lies (see shares.py), in the cut that simulates best
 
 Nothing depends on the number of nodes or on the absolute speed of the cluster, and no node has a number of its own.
 """
@@ -18,9 +19,11 @@ from numpy.typing import NDArray
 
 from stead.graph_arrays import distinct_pairs
 from stead.learn.features import DIMENSIONS, LIMIT, VOCABULARY, OperatorTable, operator_table, standardised
-from stead.learn.gdp_net import GraphInputs, Neighbours
+from stead.learn.gdp_net import GraphInputs, Neighbours, repaired
 from stead.learn.grouping import memory_room
 from stead.learn.nets import Room
+from stead.learn.shares import device_offsets, node_places
+from stead.learn.symmetry import device_classes, names_by_first_use
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.search import long_lived_bytes
@@ -34,6 +37,8 @@ FEATURES = 8 + 2 + 3 + 3 + POSITION_COLUMNS + RANK_COLUMNS + DIMENSIONS
 POSITIONS = slice(16, 16 + POSITION_COLUMNS + RANK_COLUMNS)  # columns that depend on the order of nodes
 SPREAD = 64  # rounds in which nodes without weights take over the rank of neighbours
 DEVICE_FEATURES, WHOLE_FEATURES = 5, 5
+BESIDE_FEATURES = 4
+NEAREST = 3  # the column of the distance from a device's part
 ADJACENT = 4  # producers and readers of an operator that a faithful network sees, by number
 FAITHFUL_FEATURES = DIMENSIONS + 2 * ADJACENT
 LEVELS = slice(10, 12)  # columns that tell how deep a node lies
@@ -52,8 +57,8 @@ def graph_inputs(
 ) -> GraphInputs:
     """All that the network reads; `nodes` are its rows, `units` what is placed and never finer than nodes.
 
-    Without `positions` a node does not know where in the order and how deep it lies, only whose weights it uses: then
-    steps of an unrolled layer look alike, however many there are.
+    Without `positions` messages and attention do not know where in the order and how deep a node lies, only whose
+    weights it uses: then steps of an unrolled layer look alike to them, however many there are. The head always knows.
     """
     table = operator_table(problem)
     sums = _Sums(nodes)
@@ -62,6 +67,7 @@ def graph_inputs(
     words = np.bincount(sums.group * VOCABULARY + table.kinds, minlength=nodes.count * VOCABULARY)
     shares = words.reshape(nodes.count, VOCABULARY) / sums.sizes
     sources, targets = _edges(table, sums.group)
+    beside = np.stack([relative, allowed.astype(np.float64)], axis=2)
     near: tuple[Neighbours, ...]
     if faithful:
         numbers = _faithful_numbers(table, sums, sources, targets)
@@ -78,16 +84,21 @@ def graph_inputs(
     room = None
     if looks_at_memory and units.count <= MOST_REPAIRED:
         room = memory_room(problem, units.group, margin=MARGIN * _passing(problem))
+        room = None if room is None else _merged(room)
+    may = _Sums(units).every(problem.allowed)
+    if not faithful:
+        own = _offsets(problem, units, may, room)
+        beside = np.concatenate([beside, own if unit is None else own[unit.numpy()]], axis=2)
     return GraphInputs(
         words=torch.from_numpy(shares.astype(np.float32)),
         numbers=torch.from_numpy(_clean(numbers)),
         near=near,
-        beside=torch.from_numpy(_clean(np.stack([relative, allowed.astype(np.float64)], axis=2))),
+        beside=torch.from_numpy(_clean(beside)),
         devices=torch.from_numpy(_clean(_devices(problem, table))),
         whole=torch.from_numpy(_clean(_whole(problem, table))),
         unit=unit,
-        allowed=torch.from_numpy(_Sums(units).every(problem.allowed)),
-        room=None if room is None else _merged(room),
+        allowed=torch.from_numpy(may),
+        room=room,
     )
 
 
@@ -112,6 +123,26 @@ class _Sums:
 
     def first(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(values[self.order[self.begins]])
+
+
+def _offsets(
+    problem: Problem, units: Grouping, may: NDArray[np.bool_], room: Room | None
+) -> NDArray[np.float64]:  # [M, K, 2]
+    """Offsets of the cut that is best of all as the simulator says, and their absolute values.
+
+    Of equal devices the first one has the part that comes first, as in everything that is copied.
+    """
+    offsets = device_offsets(problem, node_places(problem, units))
+    rows = torch.from_numpy(np.where(may[:, :, None], np.abs(offsets), np.inf).argmin(axis=1).T.copy())  # [P, M]
+    if room is not None:
+        rows = repaired(rows, room, torch.from_numpy(may))
+    cuts = rows.numpy().astype(np.uint8)
+    scores = simulate_many(problem, units.lift(cuts), threads=1)
+    best = int(np.where(scores.feasible, scores.seconds, np.inf).argmin())
+    names = names_by_first_use(cuts[best : best + 1], device_classes(problem))[0]
+    found = np.empty(offsets.shape[:2])
+    found[:, names] = offsets[:, :, best]
+    return np.stack([found, np.abs(found)], axis=2)
 
 
 def _numbers(

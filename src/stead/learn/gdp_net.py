@@ -12,11 +12,13 @@ Notation    N nodes (operators or units), M units that are placed, E edges, K de
                           h = LN(h + relu(f([h, a_in, a_out])))
     layer l:              memory of a segment = input of layer l of the segment before it, without gradient
                           x = LN(x + Wo attention(Wq x, Wk [memory, x], Wv [memory, x]));  x = LN(x + W2 relu(W1 x))
-    priorities:           q = Q layer(J [u_v, sum_d p(d | v) w_d]), one more layer that knows where units will be
-    head:                 z(v, d) = u_v . w_d / sqrt(H) + b(v on d);  w_d = MLP(features of d) + embedding of its number
+    head:                 z(v, d) = u_v . w_d / sqrt(H) + (M u_v) . b(v on d);  w_d = MLP(features of d) + embedding of
+                          its number;  b: MLP to 16 numbers that each node weighs by itself
+    priorities:           q = Q layer(J [u_v, sum_d p(d | v) b(v on d)]), one more layer that knows where units will be
 
 The inputs of a layer are known for all segments when the layer starts, so that there is no loop over segments. A device
-has a number besides its features because equal devices would otherwise have equal logits.
+has a number besides its features because equal devices would otherwise have equal logits. Without `ordinals` the first
+term is left out: then devices differ only by how well a node lies on them, which is what other graphs have in common.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from stead.learn.priorities import CLASSES, MIDDLE
 
 SHARP = 4.0  # factor of the logits of priorities: a certainty to begin with, that can be unlearnt
 INNER = 256  # width between the two halves of a feed-forward block
+BESIDE, WEIGHED = 32, 16  # widths of the part of the head that looks at a node on a device
 MOST_DEVICES = 16
 
 
@@ -50,7 +53,7 @@ class GraphInputs:
     words: Tensor  # [N, V]; share of each kind of operator in a node
     numbers: Tensor  # [N, F]
     near: tuple[Neighbours, ...]  # producers and readers, or both as one
-    beside: Tensor  # [N, K, 2]; relative seconds and permission of a node on a device
+    beside: Tensor  # [N, K, beside]; relative seconds and permission of a node on a device, distances from its part
     devices: Tensor  # [K, D]
     whole: Tensor  # [W]; numbers about graph and cluster
     unit: Tensor | None  # [N]; None where nodes are the units
@@ -67,6 +70,7 @@ class Shape:
     features: int
     device_features: int
     whole_features: int
+    beside_features: int
     hidden: int = 64
     rounds: int = 3
     layers: int = 2
@@ -75,6 +79,7 @@ class Shape:
     directions: int = 2  # neighbourhoods of the embedding
     attention: bool = True
     superposition: bool = True
+    ordinals: bool = True
     residual: bool = True  # of the embedding, with LayerNorm
     fixed_devices: int = 0  # a plain linear head for at most so many devices; 0: from features of devices
     scale: float = 5.0
@@ -95,7 +100,7 @@ class Round(nn.Module):
         parts = [h]
         for message, side in zip(self.message, near, strict=True):
             parts.append(largest(torch.sigmoid(message(h)), side))
-        joined = torch.relu(self.join(torch.cat(parts, dim=1)))
+        joined = self.join(torch.cat(parts, dim=1)).relu_()
         found: Tensor = self.norm(h + joined) if self.residual else joined
         return found
 
@@ -117,18 +122,19 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:  # x [S_g, P, H], real [S_g, P] -> [S_g, P, H]
         if self.attention:
-            memory = torch.cat([torch.zeros_like(x[:1]), x[:-1]]).detach()
+            own = self.key_value(x)
+            memory = self.key_value(x.detach()) if own.requires_grad else own
+            seen = torch.cat([torch.cat([torch.zeros_like(own[:1]), memory[:-1]]), own], dim=1)
             known = torch.cat([torch.zeros_like(real[:1]), real[:-1]])
-            mask = torch.cat([known, real], dim=1)
-            x = self.norm(x + self.out(self.mixed(x, torch.cat([memory, x], dim=1), mask)))
-        found: Tensor = self.last_norm(x + self.outer(torch.relu(self.inner(x))))
+            x = self.norm(x + self.out(self.mixed(x, seen, torch.cat([known, real], dim=1))))
+        found: Tensor = self.last_norm(x + self.outer(self.inner(x).relu_()))
         return found
 
     def mixed(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
-        """What attention of `x` [B, P, H] over `seen` [B, Q, H] brings, where the mask [B, Q] is true."""
+        """Attention of `x` [B, P, H] over keys and values `seen` [B, Q, 2 H], where the mask [B, Q] is true."""
         batch, length, hidden = x.shape
         query = self.query(x).view(batch, length, self.heads, -1).transpose(1, 2)
-        pairs = self.key_value(seen).view(batch, seen.shape[1], 2, self.heads, -1)
+        pairs = seen.view(batch, seen.shape[1], 2, self.heads, -1)
         key, value = pairs[:, :, 0].transpose(1, 2), pairs[:, :, 1].transpose(1, 2)
         found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
         return found.transpose(1, 2).reshape(batch, length, hidden)
@@ -140,14 +146,14 @@ class Ordering(nn.Module):
     def __init__(self, hidden: int, heads: int, segment: int) -> None:
         super().__init__()
         self.segment = segment
-        self.join = nn.Linear(2 * hidden, hidden)
+        self.join = nn.Linear(hidden + WEIGHED, hidden)
         self.layer = Layer(hidden, heads)
         self.head = nn.Linear(hidden, CLASSES)
         nn.init.zeros_(self.head.weight)  # at the beginning one unit in twenty leaves the middle
         nn.init.zeros_(self.head.bias)
         self.head.bias.data[MIDDLE] = math.log(19 * (CLASSES - 1)) / SHARP
 
-    def forward(self, u: Tensor, where: Tensor) -> Tensor:  # [N, H], [N, H] -> [N, CLASSES]
+    def forward(self, u: Tensor, where: Tensor) -> Tensor:  # [N, H], [N, WEIGHED] -> [N, CLASSES]
         joined = self.join(torch.cat([u, where], dim=1))
         x = self.layer(*segments(joined, self.segment)).reshape(-1, u.shape[1])[: len(u)]
         q: Tensor = SHARP * self.head(x)
@@ -175,11 +181,17 @@ class GraphPlacer(nn.Module):
         if shape.fixed_devices:
             self.plain = nn.Linear(hidden, shape.fixed_devices)
         else:
-            self.device = nn.Sequential(
-                nn.Linear(shape.device_features, hidden), nn.ReLU(), nn.Linear(hidden, hidden)
+            if shape.ordinals:
+                self.device = nn.Sequential(
+                    nn.Linear(shape.device_features, hidden), nn.ReLU(), nn.Linear(hidden, hidden)
+                )
+                self.ordinal = nn.Embedding(MOST_DEVICES, hidden)
+            self.beside = nn.Sequential(
+                nn.Linear(shape.beside_features, BESIDE), nn.ReLU(inplace=True), nn.Linear(BESIDE, WEIGHED)
             )
-            self.ordinal = nn.Embedding(MOST_DEVICES, hidden)
-            self.beside = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+            self.weigh = nn.Linear(hidden, WEIGHED)
+            nn.init.zeros_(self.weigh.weight)  # no opinion about any cut at the beginning
+            nn.init.zeros_(self.weigh.bias)
         if shape.priorities:
             self.ordering = Ordering(hidden, shape.heads, shape.segment)
 
@@ -234,7 +246,7 @@ class GraphPlacer(nn.Module):
         if not (self.shape.priorities and inputs.ordered):
             return [log_p]
         share = log_p.exp() if inputs.unit is None else log_p.exp()[inputs.unit]
-        q: Tensor = self.ordering(u, share @ self.device_vectors(inputs))
+        q: Tensor = self.ordering(u, torch.einsum("nk,nkb->nb", share, self.beside(inputs.beside)))
         return [log_p, torch.log_softmax(by_unit(q, inputs), dim=1)]
 
     def logits(self, inputs: GraphInputs) -> Tensor:  # [M, K]
@@ -257,13 +269,11 @@ class GraphPlacer(nn.Module):
         if self.shape.fixed_devices:
             plain: Tensor = self.plain(u)[:, : len(inputs.devices)]
             return plain
-        own: Tensor = self.beside(inputs.beside)[:, :, 0]
-        return u @ self.device_vectors(inputs).T / math.sqrt(self.shape.hidden) + own
-
-    def device_vectors(self, inputs: GraphInputs) -> Tensor:  # [K, H]
-        """w_d of every device."""
-        w: Tensor = self.device(inputs.devices) + self.ordinal.weight[: len(inputs.devices)]
-        return w
+        z: Tensor = torch.einsum("nkb,nb->nk", self.beside(inputs.beside), self.weigh(u))
+        if self.shape.ordinals:
+            w = self.device(inputs.devices) + self.ordinal.weight[: len(inputs.devices)]
+            z = u @ w.T / math.sqrt(self.shape.hidden) + z
+        return z
 
     def embedded(self, inputs: GraphInputs) -> Tensor:  # [N, H]
         """Rounds of messages over the edges."""

@@ -59,7 +59,7 @@ class Chunks:
                 if search.done:
                     break
             if search.best is None and not search.done:
-                cutter, order = cutters[0], _order(problem, self.order or "index")
+                cutter, order = cutters[0], topological(problem, self.order or "index")
                 by_bytes = cutter.cut(order, 1, cutter.bytes, cutter.memory_shares)
                 rank = _native.topological_order(problem.native, kind="rank")
                 offer_fitting(search, Schedule(by_bytes, rank, "by bytes"), cutter.unit_of)
@@ -68,7 +68,7 @@ class Chunks:
     def _schedules(self, problem: Problem, cutters: list[_Cutter]) -> Iterator[Schedule]:
         """Cuts of every order; operators run by rank, whatever order was cut."""
         rank = _native.topological_order(problem.native, kind="rank")
-        orders = {kind: _order(problem, kind) for kind in ((self.order,) if self.order else ORDERS)}
+        orders = {kind: topological(problem, kind) for kind in ((self.order,) if self.order else ORDERS)}
         seen: set[bytes] = set()
         for cutter in cutters:
             for rounds in (self.rounds,) if self.rounds else ROUNDS:
@@ -110,22 +110,35 @@ class _Cutter:
         shares: NDArray[np.float64],
     ) -> NDArray[np.uint8]:  # [operator]
         """Devices: a unit goes where the middle of its weight lies; what may not be there, where it is fastest."""
-        position = np.empty(len(order), dtype=np.int64)
-        position[order] = np.arange(len(order))
-        first = np.full(len(weight), len(order), dtype=np.int64)
-        np.minimum.at(first, self.unit_of, position)
-        sequence = np.argsort(first, kind="stable")
-        own = weight[sequence] if weight.any() else np.ones(len(sequence))
-        middle = np.cumsum(own) - own / 2
-        borders = np.cumsum(np.tile(shares, rounds))[:-1] / rounds * own.sum()
-        device = np.empty(len(sequence), dtype=np.int64)
-        device[sequence] = self._devices[np.searchsorted(borders, middle, side="right") % len(self._devices)]
+        middle = middles(self.unit_of, order, weight)
+        borders = np.cumsum(np.tile(shares, rounds))[:-1] / rounds
+        device = self._devices[np.searchsorted(borders, middle, side="right") % len(self._devices)]
         refused = np.flatnonzero(~np.isfinite(self._seconds[np.arange(len(device)), device]))
         device[refused] = self._seconds[refused].argmin(axis=1)
         return device[self.unit_of].astype(np.uint8)
 
 
-def _order(problem: Problem, kind: str) -> NDArray[np.int32]:
+def middles(
+    unit_of: NDArray[np.int32], order: NDArray[np.int32], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:  # [unit]
+    """The share of all weight before the middle of each unit, units standing in the order of their first operators.
+
+    >>> middles(np.array([0, 1, 1]), np.array([0, 1, 2]), np.array([1.0, 3.0])).tolist()
+    [0.125, 0.625]
+    """
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    first = np.full(len(weight), len(order), dtype=np.int64)
+    np.minimum.at(first, unit_of, position)
+    sequence = np.argsort(first, kind="stable")
+    own = weight[sequence] if weight.any() else np.ones(len(sequence))
+    middle = np.empty(len(weight))
+    middle[sequence] = (np.cumsum(own) - own / 2) / max(float(own.sum()), 1e-300)
+    return middle
+
+
+def topological(problem: Problem, kind: str) -> NDArray[np.int32]:  # [operator]
+    """Operators in one of the orders that may be cut."""
     if kind == "index":
         return np.arange(len(problem.graph), dtype=np.int32)
     return _native.topological_order(problem.native, kind=kind)
