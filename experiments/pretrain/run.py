@@ -2,10 +2,11 @@
 
     python experiments/pretrain/run.py train [--hold-out FAMILY] [-o FILE] [--updates 50] [--seed 0] [--most-minutes 5]
     python experiments/pretrain/run.py table [--only PART] [--seeds 3] [--most-minutes 5]
+    python experiments/pretrain/run.py size
 
 `train` goes on from its checkpoint; run it again until it says that it is done. `table` asks the policy trained without
 a family about graphs of that family, larger than any in training and on another cluster, and keeps what it has in
-results/transfer.json; results/README.md has the table and the checks.
+results/transfer.json; results/README.md has the table and the checks. `size` times one pass over 50,000 operators.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -21,23 +23,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from data import FAMILIES, rows_without
-from suite import EXPERTS, GDP12, Instance, rule_seconds
+from suite import EXPERTS, GDP12, Instance, equal, rule_seconds
 from transfer import Cell, Cells, told
 
-from stead.learn.gdp import GDP
+from stead.learn.gdp import GDP, SHIPPED, nearest
 from stead.learn.policy import NetworkPolicy
 from stead.learn.runs import Run, Trainee, progress_line
 from stead.learn.solver import Start, train_policy
 from stead.learn.state import one_thread
 from stead.learn.trainer import Learner, Metrics
-from stead.problem import Problem
+from stead.loading import load
+from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+CELLS = RESULTS / "transfer.json"
 OPTIONS = GDP(
     policy="",
     level="unit",
@@ -124,7 +129,7 @@ def ruled(family: str, one: Instance, seed: int) -> Cell:
 
 
 def asked(family: str, one: Instance, seed: int) -> Cell:
-    """One pass of the policy that never saw the family, beside a network that learnt nothing."""
+    """One pass of the policy that never saw the family; the cut that it sees; a network that learnt nothing."""
     problem, policy = one.problem(), NetworkPolicy.load(policy_file(family), GDP)
     begin = time.process_time()
     proposal = policy.propose(problem, ASKED, seed)
@@ -132,10 +137,19 @@ def asked(family: str, one: Instance, seed: int) -> Cell:
     seconds = seconds_of(problem, proposal.placements)
     random = NetworkPolicy(policy.method, policy.method.network(2, seed + 1000), 2)
     blind = seconds_of(problem, random.propose(problem, ASKED, seed).placements)
+    grouping, inputs = policy.method.inputs(problem)
+    cut = seconds_of(problem, grouping.lift(nearest(inputs)[None]))
     return {
-        "greedy": float(seconds[0]), "best": float(seconds.min()), "cpu_seconds": spent,
+        "greedy": float(seconds[0]), "best": float(seconds.min()), "cpu_seconds": spent, "cut": float(cut[0]),
         "untrained_greedy": float(blind[0]), "untrained_best": float(blind.min()),
     }  # fmt: skip
+
+
+def packaged(family: str, one: Instance, seed: int) -> Cell:
+    """The policy of the package, which saw smaller graphs of the family."""
+    problem = one.problem()
+    seconds = seconds_of(problem, NetworkPolicy.load(SHIPPED, GDP).propose(problem, ASKED, seed).placements)
+    return {"greedy": float(seconds[0]), "best": float(seconds.min())}
 
 
 def tuned(family: str, one: Instance, seed: int, *, scratch: bool = False) -> Cell:
@@ -168,7 +182,8 @@ def searched(family: str, one: Instance, seed: int) -> Cell:
 
 
 PARTS: dict[str, Callable[[str, Instance, int], Cell]] = {
-    "rules": ruled, "zero-shot": asked, "fine-tuned": tuned, "scratch": from_scratch, "search": searched,
+    "rules": ruled, "package": packaged, "zero-shot": asked, "fine-tuned": tuned, "scratch": from_scratch,
+    "search": searched,
 }  # fmt: skip
 
 
@@ -179,33 +194,71 @@ def policy_file(family: str) -> Path:
 
 def table(most_minutes: float, seeds: int, only: list[str]) -> None:
     """Compute the cells that are missing, part by part, and write the tables."""
-    begin, kept = time.monotonic(), RESULTS / "transfer.json"
-    cells: Cells = json.loads(kept.read_text()) if kept.exists() else {}
+    begin = time.monotonic()
     for part, work in PARTS.items():
         trained = part in ("fine-tuned", "scratch")
         for seed, (family, tests) in product(range(seeds if trained else 1), TESTS.items()):
             for one in tests:
                 key = f"{one.name}, seed {seed}"
-                if (only and part not in only) or key in cells.setdefault(part, {}):
+                if (only and part not in only) or key in kept().get(part, {}):
                     continue
-                if part not in ("rules", "search") and not policy_file(family).exists():
+                if part in ("zero-shot", "fine-tuned", "scratch") and not policy_file(family).exists():
                     print(f"no policy without {family} yet: python {sys.argv[0]} train --hold-out {family!r}")
                     continue
                 if time.monotonic() - begin > 60 * most_minutes:
                     print("out of time; run it again to go on")
                     return
-                cells[part][key] = work(family, one, seed)
-                kept.write_text(json.dumps(cells, indent=1))
-                print(f"{part}, {key}: {cells[part][key]}", flush=True)
-    (RESULTS / "README.md").write_text(told(TESTS, cells))
-    print(told(TESTS, cells))
+                cell = work(family, one, seed)
+                cells = kept()
+                cells.setdefault(part, {})[key] = cell
+                CELLS.write_text(json.dumps(cells, indent=1) + "\n")
+                print(f"{part}, {key}: {cell}", flush=True)
+    (RESULTS / "README.md").write_text(told(TESTS, kept()))
+    print(told(TESTS, kept()))
+
+
+def kept() -> Cells:
+    """The cells that are done."""
+    return json.loads(CELLS.read_text()) if CELLS.exists() else {}
+
+
+def size() -> None:
+    """CPU seconds of one pass and of an update on large graphs, and the memory of the process, as a table."""
+    problems = {
+        "LSTM grid": load("zoo:lstm-grid?operators=50000,phase=train", equal(4)).problem(Latency()),
+        "GNMT-8, 80 steps": load("zoo:gnmt-8?steps=80,phase=train", equal(8)).problem(Latency()),
+    }
+    print(
+        "| graph | operators | units | features | pass on operators | pass on units | update on units | peak, GiB |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for name, problem in problems.items():
+        with one_thread():
+            spent, units = [], 0
+            for level in ("operator", "unit"):
+                options = GDP(policy="", level=level, imitation=0, copies="", threads=1)
+                network = options.network(0, 0)
+                begin = time.process_time()
+                grouping, inputs = options.inputs(problem)
+                seen = time.process_time()
+                network.sample(inputs, 16, torch.Generator().manual_seed(0), greedy=True)
+                spent.append((seen - begin, time.process_time() - seen))
+                units = grouping.count
+            own = options.learner([problem], 0, [Start.of(problem)])
+            begin = time.process_time()
+            for _ in range(3):
+                own.update()
+            update = (time.process_time() - begin) / 3
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        numbers = [f"{one:.2f}" for one in (spent[0][0], spent[0][1], spent[1][1], update, peak)]
+        print(f"| {name} | {len(problem.graph):,} | {units} | {' | '.join(numbers)} |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["train", "table"])
+    parser.add_argument("what", choices=["train", "table", "size"])
     parser.add_argument("--hold-out", default="", choices=["", *FAMILIES])
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--updates", type=int, default=50)
@@ -215,6 +268,9 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], choices=[*PARTS], help="a part of the table")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
+    if given.what == "size":
+        size()
+        return
     if given.what == "table":
         table(given.most_minutes, given.seeds, given.only)
         return

@@ -13,11 +13,12 @@ Cell = dict[str, Any]
 Cells = dict[str, dict[str, Cell]]  # [part]["graph, seed n"]
 Tests = Mapping[str, Sequence[Instance]]
 COLUMNS = {  # heading: (part, number)
+    "package, greedy": ("package", "greedy"), "package, best of 64": ("package", "best"),
     "zero-shot greedy": ("zero-shot", "greedy"), "best of 64": ("zero-shot", "best"),
     "untrained greedy": ("zero-shot", "untrained_greedy"), "untrained, best of 64": ("zero-shot", "untrained_best"),
     "fine-tuned greedy": ("fine-tuned", "greedy"), "fine-tuned best": ("fine-tuned", "best"),
-    "scratch best": ("scratch", "best"), "chunks": ("rules", "chunks"), "heft": ("rules", "heft"),
-    "search": ("search", "best"), "bound": ("rules", "bound"),
+    "scratch best": ("scratch", "best"), "cut": ("zero-shot", "cut"), "chunks": ("rules", "chunks"),
+    "heft": ("rules", "heft"), "search": ("search", "best"), "bound": ("rules", "bound"),
 }  # fmt: skip
 
 

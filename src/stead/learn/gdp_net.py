@@ -97,10 +97,11 @@ class Round(nn.Module):
         self.norm = nn.LayerNorm(shape.hidden) if shape.residual else nn.Identity()
 
     def forward(self, h: Tensor, near: tuple[Neighbours, ...]) -> Tensor:  # [N, H]
-        parts = [h]
-        for message, side in zip(self.message, near, strict=True):
-            parts.append(largest(torch.sigmoid(message(h)), side))
-        joined = self.join(torch.cat(parts, dim=1)).relu_()
+        weight = torch.split(self.join.weight.T, h.shape[1])  # of the node itself and of each direction
+        joined = torch.addmm(self.join.bias, h, weight[0])
+        for message, side, own in zip(self.message, near, weight[1:], strict=True):
+            joined = joined.addmm_(largest(message(h).sigmoid_(), side), own)
+        joined = joined.relu_()
         found: Tensor = self.norm(h + joined) if self.residual else joined
         return found
 
@@ -124,7 +125,7 @@ class Layer(nn.Module):
         if self.attention:
             own = self.key_value(x)
             memory = self.key_value(x.detach()) if own.requires_grad else own
-            seen = torch.cat([torch.cat([torch.zeros_like(own[:1]), memory[:-1]]), own], dim=1)
+            seen = torch.cat([nn.functional.pad(memory[:-1], (0, 0, 0, 0, 1, 0)), own], dim=1)
             known = torch.cat([torch.zeros_like(real[:1]), real[:-1]])
             x = self.norm(x + self.out(self.mixed(x, seen, torch.cat([known, real], dim=1))))
         found: Tensor = self.last_norm(x + self.outer(self.inner(x).relu_()))
@@ -320,7 +321,7 @@ def largest(messages: Tensor, near: Neighbours) -> Tensor:  # [N, H]
     """The largest message of the neighbours of every node; 0 where there are none, which messages are above."""
     if not len(near.nodes):
         return torch.zeros_like(messages)
-    gathered = messages[near.nodes]
+    gathered = messages.index_select(0, near.nodes)
     return torch.segment_reduce(gathered, "max", lengths=near.lengths, axis=0, unsafe=True, initial=0.0)
 
 
