@@ -294,11 +294,8 @@ class PlacetoPolicy:
 
     def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
         """The best of argmax sweeps first, then the best placement of one sampled episode each."""
-        method = self.loaded.method
-        assert isinstance(method, Placeto)
         with one_thread():
-            learner = method.learner([problem], seed, [Start.of(problem)])
-            load_network(learner.network, network_arrays(self.loaded.network))
+            learner = self.learner(problem, seed)
             task = learner.tasks[0]
             rows, log_p = [learner.greedy(task)[None, :]], [0.0]
             if samples > 1:
@@ -306,6 +303,14 @@ class PlacetoPolicy:
                 rows.append(found[0])
                 log_p += found[1].tolist()
         return Proposal(task.grouping.lift(np.concatenate(rows)), np.array(log_p), greedy=0)
+
+    def learner(self, problem: Problem, seed: int) -> PlacetoLearner:
+        """The network before a problem."""
+        method = self.loaded.method
+        assert isinstance(method, Placeto)
+        own = method.learner([problem], seed, [Start.of(problem)])
+        load_network(own.network, network_arrays(self.loaded.network))
+        return own
 
 
 def sampled(learner: PlacetoLearner, count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:

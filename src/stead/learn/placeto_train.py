@@ -56,7 +56,7 @@ class Schooling:
     kl: float = 0.0  # epochs end when the approximate divergence is above; 0: never
     learning_rate: float = 1e-3
     last_rate: float = 1e-4
-    rate_holds: float = 0.7  # share of the run before the rate falls
+    rate_holds: float = 0.7  # share of the run, and of imitation, before the rate falls
     entropy: float = 0.02
     least_entropy: float = 0.05  # share of it that remains
     updates: int = 100  # that rate and entropy are planned for
@@ -72,11 +72,12 @@ class Schooling:
         """The learning rate of an update."""
         if self.learning_rate == 0:
             return 0.0
-        if version < self.imitation:
-            return self.imitation_rate
-        held = int(self.rate_holds * self.updates)
-        falling = Linear(self.learning_rate, min(self.last_rate, self.learning_rate), self.updates - held)
-        return falling.at(max(0, version - held))
+        first, begin, end = self.learning_rate, min(self.imitation, self.updates), self.updates
+        if version < begin:
+            first, begin, end = self.imitation_rate, 0, begin
+        held = int(self.rate_holds * (end - begin))
+        falling = Linear(first, min(self.last_rate, first), end - begin - held)
+        return falling.at(max(0, version - begin - held))
 
     def entropy_weight(self, version: int) -> float:
         """The weight of the entropy at an update: it falls over 70 % of a run."""
