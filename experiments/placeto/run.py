@@ -26,7 +26,13 @@ HERE = Path(__file__).parent
 INCEPTION = {"family": "branches", "devices": 4, "judge": "placeto"}
 TOWERS = {"family": "towers", "devices": 2, "judge": "placeto"}
 SEEDS, FEW_SEEDS = range(5), range(3)
-ON_ONE_GRAPH = 40  # updates; the thresholds are for 100
+FAMILY = {"updates": 160, "imitation": 160, "teacher": 2000}  # training on a family
+ON_ONE = {"updates": 48, "imitation": 20}  # training on a held-out graph alone; nothing climbs there
+HELD_OUT = range(1000, 1003)  # graphs that are also trained on one by one; the first of them with all seeds
+SHOTS = (
+    "untrained argmax", "argmax", "untrained best of 4", "best of 4", "untrained all starts", "all starts",
+    "best of 64", "random", "starts", "heft", "climb",
+)  # fmt: skip
 Cell = tuple[str, Callable[..., Any], dict[str, Any]]
 
 
@@ -35,11 +41,13 @@ def branches(seeds: range, devices: int = 4) -> list[dict[str, Any]]:
     return [{**INCEPTION, "devices": devices, "seed": seed} for seed in seeds]
 
 
-def zero_shot(updates: int, seed: int, tests: int, others: int, **options: Any) -> dict[str, Any]:
+def zero_shot(
+    updates: int, seed: int, tests: int, others: int, trained: tuple[int, ...] = (4,), **options: Any
+) -> dict[str, Any]:
     """Eight graphs to train on, others to place: on as many devices, and some on other numbers of devices."""
     other = {f"{k} devices": branches(range(101, 101 + others), k) for k in (2, 8)} if others else {}
     return {
-        "train": branches(range(1, 9)),
+        "train": [branches(range(n, n + 1), trained[n % len(trained)])[0] for n in range(1, 9)],
         "test": {"same": branches(range(101, 101 + tests)), **other},
         "options": {"updates": updates, **options},
         "seed": seed,
@@ -52,20 +60,20 @@ def plan(quick: bool) -> Iterator[Cell]:
     yield "speed 50", cells.speed, {"groups": 50}
     yield "heuristics", cells.heuristics, {"given": None}
     yield "zero-shot 0", cells.zero_shot, zero_shot(u, 0, 1 if quick else 8, 1 if quick else 4)
-    yield from trained_on_one(range(1 if quick else 5), u if quick else ON_ONE_GRAPH)
-    for name in ("enas-rnn", "nmt", "enas-cnn"):
-        sizes = (1, 1, 1, 1, 1) if quick else (32, 8, 8, 20, 1)
-        names = ("updates", "train", "test", "per_graph_updates", "trained")
-        given = {"name": name, "seed": 0, **dict(zip(names, sizes, strict=True))}
-        yield f"family {name} 0", cells.family, given
+    yield from families(quick)
     yield from small_ones(quick, u)
-    if not quick:
-        for seed in (1, 2):
+    yield from trained_on_one(range(1) if quick else SEEDS, u)
+    for seed in range(1) if quick else FEW_SEEDS:
+        if seed:
             yield f"zero-shot {seed}", cells.zero_shot, zero_shot(u, seed, 8, 4)
+        mixed = zero_shot(u, seed, 1 if quick else 8, 1 if quick else 4, (2, 4, 8))
+        yield f"mixed devices {seed}", cells.zero_shot, mixed
     for seed in range(1) if quick else FEW_SEEDS:
         yield f"colocrl {seed}", cells.colocrl, {"given": None, "evaluations": 10 * u, "seed": seed}
-    for name, switch in cells.ABLATIONS.items():
-        yield f"ablation {name}", cells.zero_shot, zero_shot(u // 4, 0, 1 if quick else 4, 0, **switch)
+    for seed in range(1) if quick else FEW_SEEDS:
+        for name, switch in cells.ABLATIONS.items():
+            given = zero_shot(u // 4, seed, 1 if quick else 4, 0, **switch)
+            yield f"ablation {name} {seed}", cells.zero_shot, given
     seconds = 2.0 if quick else 45.0
     yield "equal seconds", cells.equal_seconds, {"model": INCEPTION, "seconds": seconds, "seed": 0}
     for seed in range(1) if quick else SEEDS:
@@ -73,6 +81,21 @@ def plan(quick: bool) -> Iterator[Cell]:
         yield f"faithful towers {seed}", cells.learn_one, {"model": TOWERS, "options": options, "seed": seed}
     if not quick:
         yield "speed 256", cells.speed, {"groups": 256}
+
+
+def families(quick: bool) -> Iterator[Cell]:
+    """Training on a family and placing other graphs of it; training on those one by one."""
+    for name in cells.FAMILIES:
+        sizes = {"train": 1, "test": 1} if quick else {"train": cells.TRAINED_ON, "test": cells.TESTED_ON}
+        options = {**FAMILY, "updates": 1} if quick else FAMILY
+        yield f"family {name} 0", cells.family, {"name": name, "seed": 0, "options": options, **sizes}
+    runs = [(HELD_OUT[0], seed) for seed in SEEDS] + [(graph, 0) for graph in HELD_OUT[1:]]
+    for graph, seed in runs[:1] if quick else runs:
+        for name in cells.FAMILIES:
+            options = {"updates": 2, "imitation": 1} if quick else ON_ONE
+            simulations = (100 if quick else 1000) if seed == 0 and graph == HELD_OUT[0] else 0
+            given = {"name": name, "graph": graph, "seed": seed, "options": options, "evaluations": simulations}
+            yield f"on {name} {graph} {seed}", cells.on_held_out, given
 
 
 def trained_on_one(seeds: range, updates: int) -> Iterator[Cell]:
@@ -187,7 +210,7 @@ def inception_checks(found: Found, judged: Any) -> Iterator[Any]:
     values, best = found.column("inception", "argmax"), found.column("inception", "best")
     yield judged(
         "P11",
-        "inception50, 40 updates: argmax <= 11.0 in all",
+        "inception50, 100 updates: argmax <= 11.0 in all",
         rows,
         lambda: max(values) <= 11.0,
         lambda: told(values),
@@ -198,7 +221,7 @@ def inception_checks(found: Found, judged: Any) -> Iterator[Any]:
         lambda: told(found.column("inception", "argmax_devices")),
     )  # fmt: skip
     yield judged(
-        "P11", "40 updates: median of best seen <= 9.6", rows, lambda: median(best) <= 9.6, lambda: told(best)
+        "P11", "100 updates: median of best seen <= 9.6", rows, lambda: median(best) <= 9.6, lambda: told(best)
     )
     yield judged(
         "P11", "no alarm", rows, lambda: not any(found.column("inception", "alarms")),
@@ -279,46 +302,63 @@ def product_checks(found: Found, judged: Any) -> Iterator[Any]:
 
 
 def family_checks(found: Found, judged: Any) -> Iterator[Any]:
-    """P19."""
+    """P19; a policy is asked from all starts, as the solver does."""
     for name in cells.FAMILIES:
-        row = found.rows.get(f"family {name} 0")
+        rows = found.all(f"family {name}")
+        shots = [one for row in rows for one in row[name]]
         yield judged(
-            "P19", f"{name}: trains in <= 20 minutes on 2 cores", row, lambda row=row: row["cpu"] <= 1200,
-            lambda row=row: f"{row['cpu']:.0f} CPU-s",
+            "P19", f"{name}: trains in <= 20 minutes on 2 cores", rows,
+            lambda rows=rows: max(row["cpu"] for row in rows) <= 1200,
+            lambda rows=rows: f"{max(row['cpu'] for row in rows):.0f} CPU-s",
         )  # fmt: skip
         yield judged(
-            "P19", f"{name}: zero-shot beats random and one device on >= 80 %", row,
-            lambda row=row, name=name: share_won(row[name]) >= 0.8,
-            lambda row=row, name=name: f"{share_won(row[name]):.0%}",
+            "P19", f"{name}: zero-shot beats random and one device on >= 80 %", shots,
+            lambda shots=shots: share_won(shots, "all starts") >= 0.8,
+            lambda shots=shots: f"{share_won(shots, 'all starts'):.0%}, from the single device and at random "
+            f"{share_won(shots, 'best of 4'):.0%}",
         )  # fmt: skip
         yield judged(
-            "P19", f"{name}: zero-shot fits on every held-out graph", row,
-            lambda row=row, name=name: all(one["best of 4"] < inf for one in row[name]),
-            lambda row=row, name=name: f"{sum(one['best of 4'] < inf for one in row[name])} of {len(row[name])}",
+            "P19", f"{name}: zero-shot fits on every held-out graph", shots,
+            lambda shots=shots: all(one["all starts"] < inf for one in shots),
+            lambda shots=shots: f"{sum(one['all starts'] < inf for one in shots)} of {len(shots)}",
         )  # fmt: skip
+        ratios = against_training(found, name)
         yield judged(
-            "P19", f"{name}: zero-shot median <= 1.10 of per-graph training", row,
-            lambda row=row, name=name: median(against_training(row, name)) <= 1.1,
-            lambda row=row, name=name: told(against_training(row, name)),
+            "P19", f"{name}: zero-shot median <= 1.10 of per-graph training", ratios,
+            lambda ratios=ratios: median(ratios) <= 1.1, lambda ratios=ratios: told(ratios),
         )  # fmt: skip
+        alone = found.all(f"on {name} {HELD_OUT[0]}")
         yield judged(
-            "P19", f"{name}: per graph better than rate 0 and random", row,
-            lambda row=row: all(g["best"] < min(g["rate_0"]["best"], g["random"]) for g in row["per graph"]),
-            lambda row=row: "; ".join(
-                f"{g['best']:.2f} against {g['rate_0']['best']:.2f}, {g['random']:.2f}" for g in row["per graph"]
-            ),
+            "P19", f"{name}: per graph better than rate 0 and random, medians", alone,
+            lambda alone=alone: controls(alone)[0] < min(controls(alone)[1:]),
+            lambda alone=alone: "{:.3f} against {:.3f}, {:.3f}".format(*controls(alone)) + f", {len(alone)} seeds",
         )  # fmt: skip
 
 
-def share_won(rows: list[dict[str, Any]]) -> float:
+def share_won(rows: list[dict[str, Any]], key: str) -> float:
     """Held-out graphs on which the policy beats one device and random placements."""
-    return sum(row["best of 4"] < min(1.0, row["random"]) for row in rows) / len(rows)
+    return sum(row[key] < min(1.0, row["random"]) for row in rows) / len(rows)
 
 
-def against_training(row: dict[str, Any], name: str) -> list[float]:
-    """Zero-shot against training on the graph itself."""
-    pairs = zip(row[name], row["per graph"], strict=False)
-    return [shot["best of 4"] * one["single"] / min(one["best"], one["argmax"]) for shot, one in pairs]
+def controls(rows: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """Medians over seeds of training, of learning rate 0 and of random search, in milliseconds."""
+    return (
+        median(row["best"] for row in rows),
+        median(row["rate_0"]["best"] for row in rows),
+        median(row["random"] for row in rows),
+    )
+
+
+def against_training(found: Found, name: str) -> list[float]:
+    """Zero-shot, median over policies, against training on the graph itself, median over seeds; one per graph."""
+    ratios = []
+    for n, graph in enumerate(HELD_OUT):
+        alone = found.all(f"on {name} {graph}")
+        shots = [row[name][n] for row in found.all(f"family {name}")]
+        if alone and shots:
+            shot = median(one["all starts"] * one["single"] for one in shots)
+            ratios.append(shot / median(min(one["best"], one["argmax"]) for one in alone))
+    return ratios
 
 
 # Tables
@@ -345,17 +385,19 @@ def tables(found: Found) -> Iterator[str]:
     for title, start in (("inception50, 4 devices", "inception"), ("towers, 2 devices", "towers")):
         yield f"\n## {title}: milliseconds, median and range over {len(found.all(start))} seeds\n"
         yield from per_graph_table(found, start)
-    yield "\n## Zero-shot on graphs like Inception: run time / one device, mean of 8 graphs\n"
-    yield from zero_shot_table(found)
-    yield "\n## Ablations: the same after a quarter of the updates, 4 graphs, one seed\n"
-    yield "| switch | argmax | best of 4 | best of 64 |\n|---|---:|---:|---:|"
+    yield "\n## Zero-shot on graphs like Inception: run time / one device, mean of 8 graphs (2 and 8 devices: of 4)\n"
+    yield "\"best of 4\" begins on the single device and at three random placements, \"all starts\" also at the two"
+    yield "constructions, of which \"starts\" is the best as it is; \"best of 64\" goes on from there by sampling.\n"
+    for start, devices in (("zero-shot", "4"), ("mixed devices", "2, 4 and 8")):
+        yield f"\nTrained on {devices} devices, {len(found.all(start))} seeds:\n"
+        yield from zero_shot_table(found, start)
+    yield "\n## Ablations: trained on 4 devices with a quarter of the updates, mean of 4 graphs, range over seeds\n"
+    keys = ("argmax", "best of 4", "all starts", "best of 64")
+    yield f"| switch | seeds | {' | '.join(keys)} |\n|---|---:|{'---:|' * len(keys)}"
     for name in cells.ABLATIONS:
-        row = found.rows.get(f"ablation {name}")
-        values = ["-"] * 3 if row is None else [
-            f"{sum(one[key] for one in row['same']) / len(row['same']):.3f}"
-            for key in ("argmax", "best of 4", "best of 64")
-        ]  # fmt: skip
-        yield f"| {name} | {' | '.join(values)} |"
+        rows = found.all(f"ablation {name}")
+        values = [spread([sum(one[key] for one in row["same"]) / len(row["same"]) for row in rows]) for key in keys]
+        yield f"| {name} | {len(rows)} | {' | '.join(values)} |"
     yield "\n## Families: held-out graphs, run time / one device, median and range\n"
     yield from family_table(found)
 
@@ -418,47 +460,41 @@ def heuristic_rows(row: dict[str, Any]) -> Iterator[str]:
             yield f"| {name} | {value} | | {'' if took is None else f'{took:.1f}'} |"
 
 
-def zero_shot_table(found: Found) -> Iterator[str]:
+def zero_shot_table(found: Found, start: str) -> Iterator[str]:
     """One row per way of using the policy, one column per number of devices."""
-    rows = found.all("zero-shot")
-    tests = ("same", "2 devices", "8 devices")
-    yield "| use | 4 devices, as trained | 2 devices | 8 devices |\n|---|---:|---:|---:|"
-    keys = (
-        "untrained argmax",
-        "untrained best of 4",
-        "argmax",
-        "best of 4",
-        "best of 64",
-        "random",
-        "heft",
-        "climb",
-    )
-    for key in keys:
+    rows = found.all(start)
+    yield "| use | 4 devices | 2 devices | 8 devices |\n|---|---:|---:|---:|"
+    for key in SHOTS if rows else ():
         columns = [
-            spread([sum(one[key] for one in row[test]) / len(row[test]) for row in rows]) for test in tests
+            spread([sum(one[key] for one in row[test]) / len(row[test]) for row in rows])
+            for test in ("same", "2 devices", "8 devices")
         ]
         yield f"| {key} | {' | '.join(columns)} |"
 
 
 def family_table(found: Found) -> Iterator[str]:
     """One row per family."""
-    keys = ("untrained best of 4", "best of 4", "best of 64", "random", "heft", "climb")
-    yield f"| family | graphs | {' | '.join(keys)} |\n|---|---:|{'---:|' * len(keys)}"
+    yield f"| family | graphs | {' | '.join(SHOTS)} |\n|---|---:|{'---:|' * len(SHOTS)}"
     for name in cells.FAMILIES:
-        row = found.rows.get(f"family {name} 0")
-        if row is not None:
-            columns = [spread([one[key] for one in row[name]]) for key in keys]
-            yield f"| {name} | {len(row['train'])} / {len(row[name])} | {' | '.join(columns)} |"
-    yield "\nTraining on single held-out graphs, milliseconds:\n"
-    yield "| family | one device | placeto | rate 0 | random | hill climbing | heft | colocrl | simulations |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
-    for name in cells.FAMILIES:
-        for one in found.rows.get(f"family {name} 0", {}).get("per graph", []):
-            values = (
-                one["single"], one["best"], one["rate_0"]["best"], one["random"], one["climb"]["best"], one["heft"],
-                one["colocrl"]["best"],
-            )  # fmt: skip
-            yield f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} | {one['evaluations']} |"
+        rows = found.all(f"family {name}")
+        if rows:
+            columns = [spread([one[key] for row in rows for one in row[name]]) for key in SHOTS]
+            yield f"| {name} | {len(rows[0]['train'])} / {len(rows[0][name])} | {' | '.join(columns)} |"
+    yield "\nTraining on single held-out graphs, milliseconds, median and range over seeds:\n"
+    columns = ("seeds", "one device", "placeto", "rate 0", "random", "hill climbing", "heft", "colocrl, one seed")
+    yield f"| graph | {' | '.join(columns)} | simulations |\n|---|---:|{'---:|' * len(columns)}"
+    for name, graph in ((name, graph) for name in cells.FAMILIES for graph in HELD_OUT):
+        rows = found.all(f"on {name} {graph}")
+        if rows:
+            first = rows[0]
+            columns = [
+                f"{first['single']:.3f}", spread([row["best"] for row in rows]),
+                spread([row["rate_0"]["best"] for row in rows]), spread([row["random"] for row in rows]),
+                spread([row["climb"]["best"] for row in rows]), f"{first['heft']:.3f}",
+                f"{first['colocrl']['best']:.3f}" if "colocrl" in first else "-",
+                f"{int(median(row['evaluations'] for row in rows))}",
+            ]  # fmt: skip
+            yield f"| {name} {graph} | {len(rows)} | {' | '.join(columns)} |"
 
 
 def main() -> int:
