@@ -18,9 +18,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -154,13 +154,11 @@ def packaged(family: str, one: Instance, seed: int) -> Cell:
 
 def tuned(family: str, one: Instance, seed: int, *, scratch: bool = False) -> Cell:
     """Fifty updates from the policy, or from random weights."""
-    problem, path = one.problem(), policy_file(family)
+    problem = one.problem()
     known = rule_seconds(problem, ("expert", "single"))
     start = {name: seconds for name, seconds in known.items() if math.isfinite(seconds)}
-    same: dict[str, Any] = NetworkPolicy.load(path, GDP).method.network_options()
-    options = GDP(
-        **same, imitation=0, copies="", threads=1, samples=SAMPLES, policy="" if scratch else str(path)
-    )
+    path = "" if scratch else str(policy_file(family))
+    options = replace(OPTIONS, imitation=0, copies="", samples=SAMPLES, policy=path)
     begin = time.process_time()
     own = learnt(options, problem, start, seed)
     return {
@@ -202,7 +200,7 @@ def table(most_minutes: float, seeds: int, only: list[str]) -> None:
                 key = f"{one.name}, seed {seed}"
                 if (only and part not in only) or key in kept().get(part, {}):
                     continue
-                if part in ("zero-shot", "fine-tuned", "scratch") and not policy_file(family).exists():
+                if part in ("zero-shot", "fine-tuned") and not policy_file(family).exists():
                     print(f"no policy without {family} yet: python {sys.argv[0]} train --hold-out {family!r}")
                     continue
                 if time.monotonic() - begin > 60 * most_minutes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from suite import Instance
@@ -12,14 +12,15 @@ from suite import Instance
 Cell = dict[str, Any]
 Cells = dict[str, dict[str, Cell]]  # [part]["graph, seed n"]
 Tests = Mapping[str, Sequence[Instance]]
-COLUMNS = {  # heading: (part, number)
-    "package, greedy": ("package", "greedy"), "package, best of 64": ("package", "best"),
+PACKAGE = {"package, greedy": ("package", "greedy"), "package, best of 64": ("package", "best")}
+HELD_OUT = {  # heading: (part, number)
     "zero-shot greedy": ("zero-shot", "greedy"), "best of 64": ("zero-shot", "best"),
     "untrained greedy": ("zero-shot", "untrained_greedy"), "untrained, best of 64": ("zero-shot", "untrained_best"),
     "fine-tuned greedy": ("fine-tuned", "greedy"), "fine-tuned best": ("fine-tuned", "best"),
     "scratch best": ("scratch", "best"), "cut": ("zero-shot", "cut"), "chunks": ("rules", "chunks"),
     "heft": ("rules", "heft"), "search": ("search", "best"), "bound": ("rules", "bound"),
 }  # fmt: skip
+COLUMNS = {**PACKAGE, **HELD_OUT}
 
 
 def values(cells: Cells, part: str, graph: str, number: str) -> list[float]:
@@ -54,11 +55,11 @@ def families(tests: Tests, cells: Cells, column: str) -> dict[str, float]:
     return found
 
 
-def rows(tests: Tests, cells: Cells) -> Iterator[str]:
+def rows(tests: Tests, cells: Cells, headings: Iterable[str]) -> Iterator[str]:
     """One line per graph, then means and medians of whole columns."""
-    yield f"| held out | graph | {' | '.join(COLUMNS)} |"
-    yield f"|---|---|{'---:|' * len(COLUMNS)}"
-    columns: dict[str, list[float | None]] = {column: [] for column in COLUMNS}
+    columns: dict[str, list[float | None]] = {column: [] for column in headings}
+    yield f"| family | graph | {' | '.join(columns)} |"
+    yield f"|---|---|{'---:|' * len(columns)}"
     for family, graphs in tests.items():
         for one in graphs:
             for column, known in columns.items():
@@ -117,13 +118,23 @@ def checks(tests: Tests, cells: Cells) -> Iterator[tuple[str, str, bool | None, 
 def told(tests: Tests, cells: Cells) -> str:
     """Tables and checks as Markdown."""
     words = {True: "pass", False: "**fail**", None: "not run"}
+    seeds = {
+        part: max((int(key.rpartition(" ")[2]) + 1 for key in own), default=0) for part, own in cells.items()
+    }
     lines = [
-        "# Families held out",
+        "# What transfers",
         "",
-        "Seconds over those of the expert; below 1 is faster. Median over seeds.",
+        "Seconds over those of the expert; below 1 is faster. The policy of the package:",
         "",
     ]
-    lines += [*rows(tests, cells), "", "| check | what | result | measured |", "|---|---|---|---|"]
+    lines += [*rows(tests, cells, PACKAGE), "", "Policies that never saw the family:", ""]
+    lines += [
+        *rows(tests, cells, HELD_OUT),
+        "",
+        f"Seeds of fine-tuning: {seeds.get('fine-tuned', 0)}; the median is shown.",
+        "",
+    ]
+    lines += ["| check | what | result | measured |", "|---|---|---|---|"]
     lines += [
         f"| {name} | {what} | {words[ok]} | {value} |" for name, what, ok, value in checks(tests, cells)
     ]
