@@ -27,7 +27,7 @@ INCEPTION = {"family": "branches", "devices": 4, "judge": "placeto"}
 TOWERS = {"family": "towers", "devices": 2, "judge": "placeto"}
 SEEDS, FEW_SEEDS = range(5), range(3)
 FAMILY = {"updates": 160, "imitation": 160, "teacher": 2000}  # training on a family
-ON_ONE = {"updates": 48, "imitation": 20}  # training on a held-out graph alone; nothing climbs there
+ON_ONE = {"updates": 32, "imitation": 24}  # training on a held-out graph alone; nothing climbs there
 HELD_OUT = range(1000, 1003)  # graphs that are also trained on one by one; the first of them with all seeds
 SHOTS = (
     "untrained argmax", "argmax", "untrained best of 4", "best of 4", "untrained all starts", "all starts",

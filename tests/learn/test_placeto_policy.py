@@ -20,8 +20,9 @@ from stead.contracts import SolverContract  # noqa: E402
 from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
+from stead.learn import checkpoints  # noqa: E402
 from stead.learn.losses import ppo_loss, reinforce_loss  # noqa: E402
-from stead.learn.placeto import PRESETS, Placeto, PlacetoPolicy, known_rows  # noqa: E402
+from stead.learn.placeto import PRESETS, SHIPPED, Placeto, PlacetoPolicy, known_rows  # noqa: E402
 from stead.learn.placeto_groups import View, inputs_of, reachable, visits  # noqa: E402
 from stead.learn.placeto_net import PlacetoNet, log_probabilities  # noqa: E402
 from stead.learn.placeto_train import PlacetoLearner, Schooling, collapsed, random_rows  # noqa: E402
@@ -32,7 +33,7 @@ from stead.learn.solver import Start, train_policy  # noqa: E402
 from stead.learn.state import network_arrays, one_thread  # noqa: E402
 from stead.learn.symmetry import canonical  # noqa: E402
 from stead.learn.trainer import COLLAPSED_UPDATES  # noqa: E402
-from stead.problem import Constraints, Problem  # noqa: E402
+from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.problem import Placeto as Published  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
@@ -559,6 +560,15 @@ def test_learning_rate_zero_changes_no_parameter() -> None:
     assert all(np.array_equal(before[name], value) for name, value in network_arrays(own.network).items())
 
 
+def test_the_rate_of_imitation_falls_before_rewards_count() -> None:
+    plan = Schooling(updates=30, imitation=10)
+    assert plan.rate(0) == plan.rate(6) == 3e-3
+    assert plan.rate(9) < 2e-3
+    assert plan.rate(10) == plan.rate(23) == 1e-3
+    assert plan.rate(29) < 5e-4
+    assert Schooling(updates=10, imitation=99).rate(9) < 2e-3
+
+
 def test_rates_and_weights_fall_as_planned() -> None:
     corrected, faithful = (replace(PRESETS[v].schooling, updates=100) for v in ("corrected", "faithful"))
     assert [corrected.rate(u) for u in (0, 70, 85, 100)] == pytest.approx([1e-3, 1e-3, 5.5e-4, 1e-4])
@@ -792,6 +802,31 @@ def test_the_file_of_another_policy_is_bad_input(tmp_path: Path) -> None:
     NetworkPolicy(method, method.network(2, 0), 2).save(path)
     with pytest.raises(BadInput, match="colocrl"):
         Placeto(policy=str(path)).solve(towers(), Budget(), 0)
+
+
+def test_the_policy_of_the_package_says_what_it_learnt_from() -> None:
+    _, document = checkpoints.load(SHIPPED)
+    graphs = [graph["name"] for graph in document["trained"]["graphs"]]
+    assert len(graphs) > 10
+    assert not any(held_out in name for name in graphs for held_out in ("nmt", "transformer-xl", "wavenet"))
+    assert SHIPPED.stat().st_size < 100_000
+
+
+def test_the_policy_of_the_package_is_asked_by_default() -> None:
+    cluster = k80s(4)
+    graph = synthetic("enas-rnn", seed=1000)
+    problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
+    solution = Placeto().solve(problem, Budget(), 0)
+    assert any(note.startswith("placeto: 0 updates") for note in solution.notes)
+    single = solver("single").solve(problem, Budget(), 0).objective_seconds
+    policy = PlacetoPolicy.load(SHIPPED)
+    own = policy.learner(problem, 0)
+    assert own.evaluated(own.tasks[0])[1] < 0.85 * single  # without constructions to begin with
+
+
+def test_the_policy_of_the_package_can_be_tuned() -> None:
+    solution = Placeto(fine_tune=2, episodes=2).solve(inception(), Budget(), 0)
+    assert any("placeto: 2 updates" in note for note in solution.notes)
 
 
 def test_polish_is_off_unless_asked_for() -> None:
