@@ -288,7 +288,7 @@ def told(cells: Cells) -> str:
         *main_table(cells),
     ]
     for heading, table in (
-        ("What priorities are worth, geometric means over the twelve graphs:", order_table(cells)),
+        ("What GDP decides, and what that is worth before polish:", order_table(cells)),
         ("Without one part, on one graph each, 6 CPU seconds:", ablation_table(cells)),
         ("The policy of the package, asked once:", zero_table(cells)),
     ):

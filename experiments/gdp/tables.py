@@ -113,35 +113,40 @@ def main_table(cells: Cells) -> list[str]:
 def order_means(cells: Cells, key: str) -> dict[str, float]:
     """[what is decided] -> mean over the graphs of medians over the expert; only where all graphs are there."""
     found: dict[str, float] = {}
-    for part, name in (("gdp", "priorities"), ("orders", "devices only"), ("orders", "ranks only"),
-                       ("orders", "random priorities")):  # fmt: skip
+    for name in DECIDED:
         ratios = [
             middle(all_seconds(runs, key)) / row["expert"][0]
             for graph, row in rows(cells).items()
-            if (runs := of(cells, part, graph, name))
+            if (runs := ordered(cells, graph, name))
         ]
         if len(ratios) == len(GDP12):
             found[name] = geometric(ratios)
     return found
 
 
+def ordered(cells: Cells, graph: str, name: str) -> list[Cell]:
+    """Runs on a graph in which orders were decided in some way."""
+    return of(cells, "gdp" if name == "priorities" else "orders", graph, name)
+
+
 def order_table(cells: Cells) -> list[str]:
-    """What priorities are worth."""
-    shown = {
-        "copied": "copied",
-        "greedy": "greedy",
-        "sampled": "sampled",
-        "GDP": "best",
-        "GDP + polish": "polished",
-    }
-    lines = [f"| GDP decides | {' | '.join(shown)} | seeds |", f"|---|{'---:|' * (len(shown) + 1)}"]
-    means = {column: order_means(cells, key) for column, key in shown.items()}
-    for name in means["GDP"]:
-        part = "gdp" if name == "priorities" else "orders"
-        seeds = min(len(of(cells, part, one.name, name)) for one in GDP12)
-        values = " | ".join(f"{means[column][name]:.3f}" for column in shown)
-        lines.append(f"| {DECIDED[name]} | {values} | {seeds} |")
-    return lines if len(lines) > 2 else []
+    """What priorities are worth, graph by graph, without polish; then means of all that was run on every graph."""
+    lines = [f"| graph | {' | '.join(DECIDED.values())} |", f"|---|{'---:|' * len(DECIDED)}"]
+    for graph, row in rows(cells).items():
+        values = [
+            told_ratio(all_seconds(ordered(cells, graph, name), "best"), row["expert"][0]) for name in DECIDED
+        ]
+        lines.append(f"| {graph} | {' | '.join(values)} |")
+    for what, key in (
+        ("copied", "copied"),
+        ("sampled", "sampled"),
+        ("GDP", "best"),
+        ("GDP + polish", "polished"),
+    ):
+        means = order_means(cells, key)
+        values = [f"{means[name]:.3f}" if name in means else "" for name in DECIDED]
+        lines.append(f"| **geometric mean**, {what} | {' | '.join(values)} |")
+    return lines if cells.get("orders") else []
 
 
 def ablation_table(cells: Cells) -> list[str]:
