@@ -222,15 +222,16 @@ def kept() -> Cells:
 
 def size() -> None:
     """CPU seconds of one pass and of an update on large graphs, and the memory of the process, as a table."""
-    problems = {
-        "LSTM grid": load("zoo:lstm-grid?operators=50000,phase=train", equal(4)).problem(Latency()),
-        "GNMT-8, 80 steps": load("zoo:gnmt-8?steps=80,phase=train", equal(8)).problem(Latency()),
-    }
+    graphs = (
+        ("LSTM grid", "zoo:lstm-grid?operators=50000,phase=train", 4),
+        ("GNMT-8", "zoo:gnmt-8?steps=80,phase=train", 8),
+    )
     print(
         "| graph | operators | units | features | pass on operators | pass on units | update on units | peak, GiB |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for name, problem in problems.items():
+    for name, model, devices in graphs:
+        problem = load(model, equal(devices)).problem(Latency())
         with one_thread():
             spent, units = [], 0
             for level in ("operator", "unit"):
