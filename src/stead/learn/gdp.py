@@ -15,8 +15,8 @@ Presets, and why
                                                        sample beat a single device
     network       messages from all neighbours alike,  producers and readers apart, residual and LayerNorm; logits from
                   a linear head for 8 devices          features of devices: 2 to 16 unequal devices share a policy
-    features      kind, shape, numbers of neighbours   amounts, levels, shares of time, seconds per device, distance from
-                                                       each device's part of the best plain cut; no numbers
+    features      kind, shape, numbers of neighbours   amounts, levels, shares of time, seconds per device, distance
+                                                       from each device's part of the best plain cut; no numbers
     reward        -sqrt(t), in seconds; -10 for what   relative; 1 below the worst feasible one, less the share of
                   does not run                         memory that lacks, for 50 updates; afterwards such samples do
                                                        not count
