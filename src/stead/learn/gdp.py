@@ -69,6 +69,7 @@ from stead.learn.gdp_features import (
 from stead.learn.gdp_net import MOST_DEVICES, GraphInputs, GraphPlacer, Shape, by_unit, repaired
 from stead.learn.grouping import by_most_seconds, placed_groups
 from stead.learn.losses import Linear
+from stead.learn.options import check_least, check_words
 from stead.learn.policy import NetworkPolicy
 from stead.learn.priorities import OrderedScorer
 from stead.learn.rewards import FAILING_SECONDS, Reward, Scorer
@@ -177,17 +178,10 @@ class GDP:
     threads: int = 0  # of the simulator; 0: all cores
 
     def __post_init__(self) -> None:
-        for name, known in (("variant", get_args(Variant)), ("level", get_args(Level))):
-            if getattr(self, name) not in known:
-                raise BadInput(f"gdp: {name} is one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if self.actions not in ("", *get_args(Actions)):
-            raise BadInput(f"gdp: actions is unit or operator, or empty; got {self.actions!r}")
-        at_least = {0: ("fine_tune", "updates", "samples", "imitation", "rounds", "layers"),
-                    1: ("hidden", "heads", "segment", "units", "graphs_per_step")}  # fmt: skip
-        for least, names in at_least.items():
-            for name in names:
-                if getattr(self, name) < least:
-                    raise BadInput(f"gdp: {name} must be at least {least}, got {getattr(self, name)}")
+        words = {"variant": get_args(Variant), "level": get_args(Level), "actions": ("", *get_args(Actions))}
+        check_words(self, words)
+        check_least(self, dict.fromkeys(("fine_tune", "updates", "samples", "imitation", "rounds", "layers"), 0))
+        check_least(self, dict.fromkeys(("hidden", "heads", "segment", "units", "graphs_per_step"), 1))
         if self.hidden % (2 * self.heads):
             raise BadInput(
                 f"gdp: hidden must be a multiple of twice the heads, got {self.hidden} for {self.heads} heads"

@@ -52,6 +52,7 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput, Infeasible
 from stead.learn.grouping import by_most_seconds, placed_groups
+from stead.learn.options import check_least, check_words
 from stead.learn.placeto_groups import Inputs, View, inputs_of
 from stead.learn.placeto_net import PlacetoNet
 from stead.learn.placeto_train import PlacetoLearner, Schooling, collapsed, random_rows
@@ -132,18 +133,15 @@ class Placeto:
     threads: int = 0  # of the simulator; 0: all cores
 
     def __post_init__(self) -> None:
-        for name, given, known in (
-            ("variant", self.variant, get_args(Variant)),
-            ("algorithm", self.algorithm, ("", "reinforce", "ppo")),
-            ("returns", self.returns, ("", *get_args(Returns))),
-            ("traversal", self.traversal, get_args(Traversal)),
-        ):
-            if given not in known:
-                raise BadInput(f"placeto: {name} is one of {', '.join(filter(None, known))}, got {given!r}")
-        for name in ("updates", "fine_tune", "episodes", "imitation", "teacher", "groups", "kl"):
-            least = 2 if name == "episodes" else 0
-            if not getattr(self, name) >= least:
-                raise BadInput(f"placeto: {name} must be at least {least}, got {getattr(self, name)}")
+        words = {
+            "variant": get_args(Variant),
+            "algorithm": ("", "reinforce", "ppo"),
+            "returns": ("", *get_args(Returns)),
+            "traversal": get_args(Traversal),
+        }
+        check_words(self, words)
+        check_least(self, dict.fromkeys(("updates", "fine_tune", "imitation", "teacher", "groups", "kl"), 0))
+        check_least(self, {"episodes": 2})
         if self.groups > MOST_GROUPS:
             raise BadInput(f"placeto: at most {MOST_GROUPS} groups, got {self.groups}")
         if not 0 <= self.learning_rate < 1:

@@ -258,10 +258,10 @@ def polish(search: Search) -> None:
     """Improve the incumbent by the native search; its own line in notes and trail."""
     if search.best is None or search.done or LocalSearch().unsupported(search.problem) is not None:
         return
-    before = search.best_seconds
+    before, found_by = search.best_seconds, search.found_by
     LocalSearch(effort=POLISH_EFFORT).improve(search, [schedule_of(search.solution().placement, "policy")])
     if search.best_seconds < before:
-        search.found_by += " + polish"
+        search.found_by = f"{found_by} + polish"
     search.notes.append(f"polish: {told(before)} to {told(search.best_seconds)}")
 
 
