@@ -354,7 +354,7 @@ def against_training(found: Found, name: str) -> list[float]:
     ratios = []
     for n, graph in enumerate(HELD_OUT):
         alone = found.all(f"on {name} {graph}")
-        shots = [row[name][n] for row in found.all(f"family {name}")]
+        shots = [row[name][n] for row in found.all(f"family {name}") if n < len(row[name])]
         if alone and shots:
             shot = median(one["all starts"] * one["single"] for one in shots)
             ratios.append(shot / median(min(one["best"], one["argmax"]) for one in alone))

@@ -47,6 +47,16 @@ def test_two_processes_learn_the_same_bits_as_one_and_one_that_falls_is_told() -
     assert multiprocessing.active_children() == []
 
 
+def test_a_parameter_that_is_held_fixed_stays() -> None:
+    subject = learner()
+    fixed, *others = subject.module.parameters()
+    fixed.requires_grad_(False)
+    before, beside = fixed.clone(), [parameter.detach().clone() for parameter in others]
+    subject.update()
+    assert torch.equal(fixed, before)
+    assert not all(torch.equal(now, then) for now, then in zip(others, beside, strict=True))
+
+
 def test_an_error_of_the_network_reaches_the_learner() -> None:
     subject = learner()
     replica = subject.replica()

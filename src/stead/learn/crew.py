@@ -80,7 +80,7 @@ class Lesson:
 class Answer:
     """What a lesson asks of the parameters."""
 
-    gradient: tuple[Tensor | None, ...]  # per parameter; None where the graph does not use it
+    gradient: tuple[Tensor | None, ...]  # per parameter; None where it is not used or held fixed
     old: Tensor | None  # [S, C]
     entropy: float  # nats per choice
 
@@ -104,7 +104,10 @@ class Replica:
         """Of the loss, divided by the number of lessons."""
         loss, old, entropy = self._copying(lesson) if lesson.imitating else self._loss(lesson)
         parameters = list(self.network.parameters())
-        return Answer(torch.autograd.grad(loss / among, parameters, allow_unused=True), old, entropy)
+        learns = [parameter for parameter in parameters if parameter.requires_grad]
+        found = iter(torch.autograd.grad(loss / among, learns, allow_unused=True))
+        gradient = tuple(next(found) if parameter.requires_grad else None for parameter in parameters)
+        return Answer(gradient, old, entropy)
 
     def _loss(self, lesson: Lesson) -> tuple[Tensor, Tensor | None, float]:
         """Samples and elites in one pass through the network."""
