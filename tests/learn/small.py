@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from stead.cluster import Cluster, Device, link_all
@@ -61,3 +64,16 @@ def all_rows(groups: int, devices: int) -> np.ndarray:  # type: ignore[type-arg]
         .reshape(groups, -1)
         .T.astype(np.uint8)
     )
+
+
+def resumes_to_the_same_bits(make: Callable[[], Any]) -> bool:
+    """Whether six updates are the same as three, a checkpoint, and three more of another learner."""
+    whole, begun, resumed = (make() for _ in range(3))
+    for own, updates in ((whole, 6), (begun, 3)):
+        for _ in range(updates):
+            own.update()
+    resumed.restore(*begun.state())
+    for _ in range(3):
+        resumed.update()
+    (arrays, numbers), (others, told) = whole.state(), resumed.state()
+    return bool(numbers == told and all(np.array_equal(arrays[name], others[name]) for name in arrays))

@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small import all_rows, grid, pair  # noqa: E402
+from small import all_rows, grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.cluster import Cluster, Device, link_all  # noqa: E402
 from stead.contracts import SolverContract  # noqa: E402
@@ -495,20 +495,7 @@ def test_another_process_gives_the_same_placement() -> None:  # G20
 def test_a_checkpoint_resumes_to_the_same_bits(options: GDP) -> None:  # G20
     problem = grid(steps=3)
     with one_thread():
-        whole = learner(problem, options)
-        for _ in range(6):
-            whole.update()
-        begun = learner(problem, options)
-        for _ in range(3):
-            begun.update()
-        arrays, numbers = begun.state()
-        resumed = learner(problem, options)
-        resumed.restore(arrays, numbers)
-        for _ in range(3):
-            resumed.update()
-    first, second = whole.state(), resumed.state()
-    assert first[1] == second[1]
-    assert all(np.array_equal(first[0][name], second[0][name]) for name in first[0])
+        assert resumes_to_the_same_bits(lambda: learner(problem, options))
 
 
 def test_a_policy_survives_its_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small import grid, pair  # noqa: E402
+from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.contracts import SolverContract  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
@@ -203,17 +203,7 @@ def test_an_operator_never_lands_where_it_cannot_run() -> None:
 def test_a_checkpoint_resumes_to_the_same_bits(variant: str) -> None:
     options, problem = replace(SMALL, variant=variant), grid(steps=3)
     with one_thread():
-        whole, begun, resumed = (learner(problem, options) for _ in range(3))
-        for _ in range(6):
-            whole.update()
-        for _ in range(3):
-            begun.update()
-        resumed.restore(*begun.state())
-        for _ in range(3):
-            resumed.update()
-    first, second = whole.state(), resumed.state()
-    assert first[1] == second[1]
-    assert all(np.array_equal(first[0][name], second[0][name]) for name in first[0])
+        assert resumes_to_the_same_bits(lambda: learner(problem, options))
 
 
 def test_a_saved_policy_proposes_the_same(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small import grid, pair  # noqa: E402
+from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
@@ -203,16 +203,7 @@ def test_the_same_seed_gives_the_same_answer_within_the_evaluations() -> None:
 def test_a_checkpoint_resumes_to_the_same_bits(imitation: int) -> None:
     problem, options = grid(steps=3), replace(SMALL, imitation=imitation)
     with one_thread():
-        whole, begun, resumed = (learner(problem, options) for _ in range(3))
-        for own, updates in ((whole, 6), (begun, 3)):
-            for _ in range(updates):
-                own.update()
-        resumed.restore(*begun.state())
-        for _ in range(3):
-            resumed.update()
-    first, second = whole.state(), resumed.state()
-    assert first[1] == second[1]
-    assert all(np.array_equal(first[0][name], second[0][name]) for name in first[0])
+        assert resumes_to_the_same_bits(lambda: learner(problem, options))
 
 
 def test_a_policy_with_priorities_survives_its_file_and_is_asked(tmp_path: Path) -> None:
