@@ -20,13 +20,11 @@ from typing import Any
 
 from data import Row
 from suite import EXPERTS, GDP12, equal, rule_seconds
+from training import trained
 
 from stead.learn.placeto import Placeto
 from stead.learn.policy import NetworkPolicy
-from stead.learn.runs import Run, Trainee, progress_line
-from stead.learn.solver import train_policy
 from stead.learn.state import network_arrays, one_thread
-from stead.learn.trainer import Metrics
 from stead.loading import load
 from stead.problem import Latency, Problem
 from stead.sim.bounds import best_bound
@@ -68,32 +66,6 @@ COLUMNS = (
     "argmax", "best of 4", "untrained best of 4", "all starts", "untrained all starts", "starts", "random", "single",
     "expert", "heft", "climb", "bound",
 )  # fmt: skip
-
-
-class OutOfTimeError(Exception):
-    """The minutes of this call are over."""
-
-
-def train(output: Path, updates: int, seed: int, most_minutes: float) -> bool:
-    """Train until done or out of time; True when done."""
-    begin = time.monotonic()
-
-    def report(metrics: Metrics, trainee: Trainee) -> None:
-        spent = time.monotonic() - begin
-        if metrics.update % EVERY == 0:
-            print(progress_line(metrics, trainee, spent), flush=True)
-        if metrics.update % EVERY == 1 and spent > 60 * most_minutes:
-            raise OutOfTimeError
-
-    run = Run(output, updates, resume=True, every=EVERY)
-    problems, names = [row.problem() for row in ROWS], [row.name for row in ROWS]
-    try:
-        train_policy(OPTIONS, problems, names, run, seed=seed, report=report)
-    except OutOfTimeError:
-        print(f"out of time; run it again to go on with {output}")
-        return False
-    print(f"wrote {output}")
-    return True
 
 
 def test_problem(name: str) -> Problem:
@@ -170,8 +142,12 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     if given.what == "table":
         table(given.policy, given.most_minutes, given.seed)
-    elif not train(given.policy, given.updates, given.seed, given.most_minutes):
-        raise SystemExit(3)
+        return
+    done = trained(
+        OPTIONS, ROWS, given.policy,
+        updates=given.updates, seed=given.seed, most_minutes=given.most_minutes, every=EVERY,
+    )  # fmt: skip
+    raise SystemExit(0 if done else 3)
 
 
 if __name__ == "__main__":

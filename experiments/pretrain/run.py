@@ -26,14 +26,14 @@ import numpy as np
 import torch
 from data import FAMILIES, rows_without
 from suite import EXPERTS, GDP12, Instance, equal, rule_seconds
+from training import trained
 from transfer import Cell, Cells, told
 
 from stead.learn.gdp import GDP, SHIPPED, nearest
 from stead.learn.policy import NetworkPolicy
-from stead.learn.runs import Run, Trainee, progress_line
-from stead.learn.solver import Start, train_policy
+from stead.learn.solver import Start
 from stead.learn.state import one_thread
-from stead.learn.trainer import Learner, Metrics
+from stead.learn.trainer import Learner
 from stead.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
@@ -71,33 +71,6 @@ TESTS: dict[str, tuple[Instance, ...]] = {
     **{family: tuple(one for one in GDP12 if one.name.startswith(name)) for family, name in NAMES.items()},
     "transformers": TRANSFORMERS,
 }
-
-
-class OutOfTimeError(Exception):
-    """The minutes of this call are over."""
-
-
-def train(hold_out: str, output: Path, updates: int, seed: int, most_minutes: float) -> bool:
-    """Train until done or out of time; True when done."""
-    begin = time.monotonic()
-    rows = rows_without(hold_out)
-    problems = [row.problem() for row in rows]
-
-    def report(metrics: Metrics, trainee: Trainee) -> None:
-        spent = time.monotonic() - begin
-        if metrics.update % EVERY == 0:
-            print(progress_line(metrics, trainee, spent), flush=True)
-        if metrics.update % EVERY == 1 and spent > 60 * most_minutes:
-            raise OutOfTimeError
-
-    run = Run(output, updates, resume=True, every=EVERY)
-    try:
-        train_policy(OPTIONS, problems, [row.name for row in rows], run, seed=seed, report=report)
-    except OutOfTimeError:
-        print(f"out of time; run it again to go on with {output}")
-        return False
-    print(f"wrote {output}")
-    return True
 
 
 def seconds_of(problem: Problem, placements: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
@@ -274,8 +247,11 @@ def main() -> None:
         table(given.most_minutes, given.seeds, given.only)
         return
     output = given.output or (policy_file(given.hold_out) if given.hold_out else RESULTS / "gdp.safetensors")
-    if not train(given.hold_out, output, given.updates, given.seed, given.most_minutes):
-        raise SystemExit(3)
+    done = trained(
+        OPTIONS, rows_without(given.hold_out), output,
+        updates=given.updates, seed=given.seed, most_minutes=given.most_minutes, every=EVERY,
+    )  # fmt: skip
+    raise SystemExit(0 if done else 3)
 
 
 if __name__ == "__main__":
