@@ -26,8 +26,8 @@ HERE = Path(__file__).parent
 INCEPTION = {"family": "branches", "devices": 4, "judge": "placeto"}
 TOWERS = {"family": "towers", "devices": 2, "judge": "placeto"}
 SEEDS, FEW_SEEDS = range(5), range(3)
-FAMILY = {"updates": 160, "imitation": 160, "teacher": 2000}  # training on a family
-ON_ONE = {"updates": 32, "imitation": 24}  # training on a held-out graph alone; nothing climbs there
+FAMILY = {"updates": 160, "imitation": 160, "led": 8, "teacher": 2000}  # training on a family: copies alone
+ON_ONE = {"updates": 48, "imitation": 48}  # training on a held-out graph alone; nothing climbs there
 HELD_OUT = range(1000, 1003)  # graphs that are also trained on one by one; the first of them with all seeds
 SHOTS = (
     "untrained argmax", "argmax", "untrained best of 4", "best of 4", "untrained all starts", "all starts",

@@ -35,7 +35,7 @@ sys.path.insert(0, str(HERE.parent / "placeto"))
 
 import cells  # noqa: E402
 
-OPTIONS = Placeto(policy="", groups=64, imitation=10_000, teacher=2000, threads=1)  # no rewards
+OPTIONS = Placeto(policy="", groups=64, imitation=10_000, led=8, teacher=2000, threads=1)  # no rewards
 EVERY = 20  # updates between checkpoints
 
 # Translation, transformer-xl and wavenet are held out, and of the other families the sizes and numbers of TESTS

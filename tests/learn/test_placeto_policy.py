@@ -494,7 +494,7 @@ def test_every_ablation_learns(switch: dict[str, object]) -> None:
 
 
 def test_imitation_leads_every_episode_to_the_best_placement_known() -> None:
-    own = learner(inception(), replace(SMALL, imitation=1))
+    own = learner(inception(), replace(SMALL, imitation=1, led=SMALL.episodes))
     starts = own._starts(0, np.random.default_rng(0))
     led = own._led(0, starts)
     best, classes = own.tasks[0].scorer.best, own.tasks[0].classes
@@ -504,6 +504,25 @@ def test_imitation_leads_every_episode_to_the_best_placement_known() -> None:
     told = own.update()
     assert told.mean == pytest.approx(own.tasks[0].scorer.score(own.known[0]).seconds.min() / 12.242e-3)
     assert told.stepped
+
+
+def test_episodes_that_are_not_led_learn_from_rewards_beside_imitation() -> None:
+    learnt = []
+    for led in (1, 2, SMALL.episodes):
+        own = learner(inception(), replace(SMALL, imitation=1, led=led))
+        learn, taught = own._learn, []
+
+        def watched(walk, episodes, rows, advantage=None, *, learn=learn, taught=taught):  # type: ignore[no-untyped-def]
+            taught.append((rows.start, rows.stop, None if advantage is None else advantage.shape))
+            return learn(walk, episodes, rows, advantage)
+
+        own._learn = watched  # type: ignore[method-assign]
+        own.update()
+        learnt.append(taught)
+    groups, count = own.tasks[0].grouping.count, SMALL.episodes
+    assert learnt[0] == [(1, count, (groups, count - 1)), (0, 1, None)]
+    assert learnt[1] == [(2, count, (groups, count - 2)), (0, 2, None)]
+    assert learnt[2] == [(0, count, None)]
 
 
 def test_imitation_leaves_equal_devices_in_place() -> None:
@@ -856,7 +875,7 @@ def test_wrong_options_are_bad_input() -> None:
     for wrong in (
         {"variant": "best"}, {"episodes": 1}, {"algorithm": "sarsa"}, {"returns": "sum"}, {"traversal": "dfs"},
         {"groups": 5000}, {"learning_rate": -1.0}, {"learning_rate": math.nan}, {"kl": -1.0},
-        {"imitation": -1}, {"fine_tune": 3, "variant": "faithful"}, {"fine_tune": 3, "policy": ""},
+        {"imitation": -1}, {"led": 0}, {"fine_tune": 3, "variant": "faithful"}, {"fine_tune": 3, "policy": ""},
     ):  # fmt: skip
         with pytest.raises(BadInput, match="placeto"):
             Placeto(**wrong)  # type: ignore[arg-type]

@@ -27,7 +27,8 @@ Presets, and why
                                                         scheduling, best so far
     imitation     none                                  on demand: where all steps of an unrolled layer share weights,
                                                         moving one of them costs more than leaving it, and rewards alone
-                                                        lead back to one device
+                                                        lead back to one device. Half of the episodes copy, the others
+                                                        look for something better to copy
     Adam          1e-3 falling to 1e-4, norm 1.25       1e-3, falling over the last 30 %
     groups        at most 128                           at most 256
 
@@ -114,7 +115,8 @@ class Placeto:
     updates: int = 100  # without a policy, or of a training run
     fine_tune: int = 0  # updates on the problem that go on from the policy; 0: ask it once
     episodes: int = 8
-    imitation: int = 0  # of the updates, that copy the best placement known before rewards count
+    imitation: int = 0  # of the updates, that copy the best placement known
+    led: int = 4  # of the episodes of such an update, that copy; the others learn from rewards
     teacher: int = 0  # placements per graph by which hill climbing improves what is copied
     groups: int = 0  # at most; 0: that of the variant
     learning_rate: float = 1e-3
@@ -141,7 +143,7 @@ class Placeto:
         }
         check_words(self, words)
         check_least(self, dict.fromkeys(("updates", "fine_tune", "imitation", "teacher", "groups", "kl"), 0))
-        check_least(self, {"episodes": 2})
+        check_least(self, {"episodes": 2, "led": 1})
         if self.groups > MOST_GROUPS:
             raise BadInput(f"placeto: at most {MOST_GROUPS} groups, got {self.groups}")
         if not 0 <= self.learning_rate < 1:
@@ -250,6 +252,7 @@ class Placeto:
         values |= {
             "episodes": self.episodes,
             "imitation": self.imitation,
+            "led": self.led,
             "teacher": self.teacher,
             "updates": self.updates,
             "learning_rate": self.learning_rate,

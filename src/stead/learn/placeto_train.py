@@ -5,8 +5,9 @@ Notation    B episodes, T steps, G [T, B] returns
         batch       mean over the episodes of this update from the same kind of start; A is divided by its deviation
         history     mean over the episodes of the last 10 updates of the same graph (as published)
     loss            corrected: mean over steps and episodes; published: sum
-    imitation       the first updates lead their episodes to the best placement known of the graph, which hill climbing
-                    may improve before; loss -log p of the steps, one epoch
+    imitation       the first updates lead some episodes, those from random placements first, to the best placement
+                    known of the graph, which hill climbing may improve before; loss -log p of the steps, one epoch.
+                    The other episodes learn from rewards
 
 One update is about one graph, in turns. It draws from generators made of (seed, version): nothing random has to be
 saved. Gradients are added up over chunks of steps, so that memory does not grow with the length of an episode.
@@ -62,6 +63,7 @@ class Schooling:
     updates: int = 100  # that rate and entropy are planned for
     imitation: int = 0  # updates that copy the best placement known before rewards count
     imitation_rate: float = 3e-3
+    led: int = 4  # of the episodes, that copy; they search on the way, the others from what was found
     teacher: int = 0  # placements of a graph that hill climbing tries before it is copied for the first time
     mixed_starts: bool = True  # half random, the rest known ones; otherwise one fixed random placement
     alarm: bool = True
@@ -133,7 +135,8 @@ class PlacetoLearner:
         rng = np.random.default_rng((self.seed, self.version, index))
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         starts = np.concatenate([self._starts(index, rng), self._fixed(index)])
-        led = self._led(index, starts[:own]) if self.version < self.schooling.imitation else None
+        copies = self.version < self.schooling.imitation
+        led = self._led(index, starts[:own][: self.schooling.led]) if copies else None
         greedy = np.arange(own + 1) == own  # the last row, which does not teach
         episodes = walk.run(self.network, starts, generator, greedy=greedy, led=led)
         task.greedy_seconds = float(episodes.seconds[own])
@@ -142,8 +145,12 @@ class PlacetoLearner:
         clock, norm, stepped = Clock(), 0.0, False
         if self.schooling.learning_rate > 0 and episodes.steps:
             with clock:
-                gains = self._advantages(index, episodes.rho[:, :own]) if led is None else None
-                norm = self._learn(walk, episodes, gains)
+                copied = 0 if led is None else len(led)
+                if copied < own:
+                    gains = self._advantages(index, episodes.rho[:, :own])[:, copied:]
+                    norm = self._learn(walk, episodes, slice(copied, own), gains)
+                if copied:
+                    norm = self._learn(walk, episodes, slice(0, copied))
             stepped = True
         self.version += 1
         simulated = task.scorer.simulated_seconds + walk.clock.seconds - simulated
@@ -268,9 +275,11 @@ class PlacetoLearner:
         self.history[index] = [*history, mean][-HISTORY:]
         return np.asarray(gains - np.asarray(base)[:, None])
 
-    def _learn(self, walk: Walk, episodes: Episodes, advantage: NDArray[np.float64] | None) -> float:
-        """All epochs of one update, one of imitation without advantages; the last norm before clipping."""
-        schooling, own = self.schooling, self.schooling.episodes
+    def _learn(
+        self, walk: Walk, episodes: Episodes, rows: slice, advantage: NDArray[np.float64] | None = None
+    ) -> float:
+        """All epochs on some episodes, one of imitation without advantages; the last norm before clipping."""
+        schooling = self.schooling
         for group in self.optimiser.param_groups:
             group["lr"] = schooling.rate(self.version)
         entropy_weight = schooling.entropy_weight(0 if self.version < self.loud_until else self.version)
@@ -279,31 +288,31 @@ class PlacetoLearner:
         for _ in range(schooling.epochs if schooling.algorithm == "ppo" and weights is not None else 1):
             self.optimiser.zero_grad(set_to_none=True)
             moved = 0.0
-            for loss, away in self._chunks(walk, episodes, weights, entropy_weight):
+            for loss, away in self._chunks(walk, episodes, rows, weights, entropy_weight):
                 loss.backward()
                 moved += away
             norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), schooling.clip_norm))
             if not math.isfinite(norm):
                 break
-            if schooling.kl and moved / (len(episodes.steps) * own) > schooling.kl:
+            if schooling.kl and moved / (len(episodes.steps) * (rows.stop - rows.start)) > schooling.kl:
                 break
             self.optimiser.step()
         return norm
 
     def _chunks(
-        self, walk: Walk, episodes: Episodes, advantage: Tensor | None, entropy_weight: float
+        self, walk: Walk, episodes: Episodes, rows: slice, advantage: Tensor | None, entropy_weight: float
     ) -> Any:  # iterator of (loss, sum of old - new log p)
         """Losses of parts of the batch; their sum is the loss of the update."""
-        schooling, own = self.schooling, self.schooling.episodes
+        schooling, own = self.schooling, rows.stop - rows.start
         d, _, groups = episodes.steps[0][0].shape
         at_once = max(1, CHUNK // (2 * groups * own * d))
         total = len(episodes.steps) * own
         for begin in range(0, len(episodes.steps), at_once):
             steps = episodes.steps[begin : begin + at_once]
-            e = torch.cat([step[0][:, :own] for step in steps], dim=1)
-            v, f, mask = (torch.cat([step[i][:own] for step in steps]) for i in (1, 2, 3))
+            e = torch.cat([step[0][:, rows] for step in steps], dim=1)
+            v, f, mask = (torch.cat([step[i][rows] for step in steps]) for i in (1, 2, 3))
             taken, old = (
-                torch.cat([one[:own] for one in column[begin : begin + at_once]])[:, None]
+                torch.cat([one[rows] for one in column[begin : begin + at_once]])[:, None]
                 for column in (episodes.actions, episodes.log_p)
             )
             log_p, entropy = log_probabilities(self.network(walk.inputs, e, v, f, mask))
