@@ -31,7 +31,7 @@ from stead.learn.coarsening import chains, coarsened, published  # noqa: E402
 from stead.learn.fractal import fractal_dimensions  # noqa: E402
 from stead.learn.hsdag import HSDAG  # noqa: E402
 from stead.learn.hsdag_net import GraphInputs  # noqa: E402
-from stead.learn.hsdag_published import PublishedLoop, communities, index_order  # noqa: E402
+from stead.learn.hsdag_published import PublishedLoop, PublishedNet, communities, index_order, raw_numbers  # noqa: E402
 from stead.learn.parsing import Limits, Neighbours, joined, partitions  # noqa: E402
 from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.runs import Run  # noqa: E402
@@ -520,6 +520,32 @@ def test_one_device_counts_as_a_failure_in_the_published_loop() -> None:
     assert metrics.evaluations + metrics.hits == 20 - own.rejected
     row = np.zeros(own.tasks[0].grouping.count, dtype=np.int64)
     assert own._seconds(row) == 1e10
+
+
+@pytest.mark.parametrize(
+    ("reads", "numbers"),
+    [
+        # 0 input, 1 and 3 constants, 2 reads 0 and 1, 4 reads 2 and 3: both constants come before what reads them
+        (([], [], [0, 1], [], [2, 3]), [0, 1, 3, 2, 4]),
+        # 4 converts constant 3 and joins its group, which goes behind 2 with it
+        (([], [], [0, 1], [], [3], [2, 4]), [0, 1, 2, 3, 4]),
+    ],
+)
+def test_published_groups_are_numbered_by_their_last_visit(
+    reads: tuple[list[int], ...], numbers: list[int]
+) -> None:
+    build, tensors = GraphBuilder("numbers"), []
+    for v, own in enumerate(reads):
+        operator = build.operator(f"v{v}", reads=[tensors[u] for u in own])
+        tensors.append(build.tensor(operator, size_bytes=1))
+    graph = build.build()
+    assert raw_numbers(graph, Grouping(graph, published(graph))).tolist() == numbers
+
+
+def test_published_convolutions_begin_as_published() -> None:
+    for layer in (*PublishedNet(5, 2).first, *PublishedNet(5, 2).second):
+        assert 0.14 < float(layer.weight.detach().abs().max()) <= (6 / 256) ** 0.5  # 0.153; torch's own is 0.088
+        assert not layer.bias.any()
 
 
 def test_without_dropout_the_published_parsing_ends_in_one_group() -> None:  # D2

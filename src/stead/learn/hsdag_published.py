@@ -1,7 +1,7 @@
 """HSDAG as published: its network and its loop, with the faults that the paper's results were made with.
 
 Notation    n groups of the co-location, F features, H = 128, K devices, T = 20 steps of an episode
-    x       [n, F]  share of each kind of operator in a group, and the raw number of the group
+    x       [n, F]  share of each kind of operator in a group, and the raw number of the group (`raw_numbers`)
     s_uv    in (0, 1), both ways with dropout in between: s_uv != s_vu while training
     h       [G, F]  embeddings of the groups that parsing ends with
     r_t     1 / seconds;  a placement on one device, or one that fails, counts as 1e10 s
@@ -57,11 +57,34 @@ class PublishedInputs:
         group, count = grouping.group.astype(np.int64), grouping.count
         shares = np.bincount(group * len(words) + kinds, minlength=count * len(words))
         mean = shares.reshape(count, len(words)) / grouping.sizes[:, None]
-        x = np.concatenate([mean, np.arange(count)[:, None]], axis=1)
+        x = np.concatenate([mean, raw_numbers(problem.graph, grouping)[:, None]], axis=1)
         pairs = group[problem.graph.edges]
         pairs = pairs[pairs[:, 0] != pairs[:, 1]]
         edges = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0).reshape(-1, 2)
         return PublishedInputs(torch.from_numpy(x.astype(np.float32)), edges)
+
+
+def raw_numbers(graph: Graph, grouping: Grouping) -> NDArray[np.int64]:  # [n]
+    """The numbers that the published co-location gives to groups: by when it visits the last operator of each.
+
+    It visits generation by generation: first all operators without inputs, then all that read from these alone, ...
+    A group is taken out of the list and put behind all others whenever an operator joins it.
+    """
+    after: list[list[int]] = [[] for _ in range(len(graph))]
+    for u, v in graph.edges.tolist():
+        after[u].append(v)
+    missing = np.bincount(graph.edges[:, 1], minlength=len(graph)).tolist()
+    visits = [v for v, count in enumerate(missing) if not count]
+    for u in visits:
+        for v in after[u]:
+            missing[v] -= 1
+            if not missing[v]:
+                visits.append(v)
+    last = np.zeros(grouping.count, dtype=np.int64)
+    np.maximum.at(last, grouping.group[visits], np.arange(len(graph)))
+    numbers = np.empty(grouping.count, dtype=np.int64)
+    numbers[np.argsort(last)] = np.arange(grouping.count)
+    return numbers
 
 
 class PublishedNet(nn.Module):
@@ -75,6 +98,9 @@ class PublishedNet(nn.Module):
         self.first_norm = nn.LayerNorm(HIDDEN)
         self.second = nn.ModuleList([nn.Linear(HIDDEN, HIDDEN)])
         self.second_norm = nn.LayerNorm(HIDDEN)
+        for layer in (*self.first, *self.second):  # the other layers begin as torch has it
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
         self.edge = nn.Sequential(*_layer(HIDDEN, HIDDEN, norm=True), nn.Linear(HIDDEN, 1))
         self.before, self.after = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
         self.before_norm, self.after_norm = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
