@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small import grid, pair  # noqa: E402
+from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.contracts import (  # noqa: E402
     SolverContract,
@@ -38,6 +38,7 @@ from stead.learn.runs import Run  # noqa: E402
 from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
 from stead.learn.state import network_arrays, one_thread  # noqa: E402
 from stead.learn.trainer import Learner  # noqa: E402
+from stead.learn.walks import return_chances  # noqa: E402
 from stead.problem import Constraints, Latency, Placement, Problem  # noqa: E402
 from stead.sim import simulate  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
@@ -49,6 +50,7 @@ from stead.workloads.synthetic import synthetic  # noqa: E402
 SEQUENTIAL = Latency("sequential")
 SMALL = HSDAG(hidden=16, evaluations=60)
 FAITHFUL = HSDAG(variant="faithful", evaluations=40)
+ITERATIVE = replace(SMALL, iterative=True, walks=3)
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +67,10 @@ class TestHSDAG(SolverContract):
         return replace(SMALL, evaluations=30)
 
 
-def test_the_published_loop_promises_the_same() -> None:
-    own = replace(FAITHFUL, evaluations=20)
+@pytest.mark.parametrize(
+    "own", [replace(FAITHFUL, evaluations=20), replace(ITERATIVE, evaluations=20, patience=1)]
+)
+def test_other_variants_promise_the_same(own: HSDAG) -> None:
     check_answers(own, tiny_problems())
     check_infeasible(own)
     check_same_seed(own, tiny_problems())
@@ -187,6 +191,35 @@ def test_estimates_are_near_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.corrcoef(exact, estimated)[0, 1] > 0.4
 
 
+# Random walks
+
+
+def test_walks_come_back_as_powers_of_the_matrix_say() -> None:
+    rng = np.random.default_rng(3)
+    edges = np.concatenate([rng.integers(0, 200, (300, 2)), [[7, 7]]])
+    step = np.zeros((203, 203))  # the last three have no neighbours
+    step[edges[:, 0], edges[:, 1]] = step[edges[:, 1], edges[:, 0]] = 1.0
+    np.fill_diagonal(step, 0.0)
+    step /= np.maximum(step.sum(axis=1, keepdims=True), 1.0)
+    wanted = [np.diag(np.linalg.matrix_power(step, k)) for k in (2, 3, 4, 5)]
+    found = return_chances(203, edges, 4)
+    assert found == pytest.approx(np.stack(wanted, axis=1), abs=1e-12)
+
+
+def test_estimated_walks_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = np.random.default_rng(4).integers(0, 400, (500, 2))
+    exact = return_chances(400, edges, 3)
+    monkeypatch.setattr("stead.learn.walks.EXACT_NODES", 0)
+    estimated = return_chances(400, edges, 3)
+    assert np.corrcoef(exact[:, 0], estimated[:, 0])[0, 1] > 0.9
+    assert np.abs(exact - estimated).mean() < 0.1
+
+
+def test_graphs_without_edges_have_no_walks() -> None:
+    assert not return_chances(3, np.zeros((0, 2), dtype=np.int64), 2).any()
+    assert return_chances(3, np.array([[0, 1]]), 0).shape == (3, 0)
+
+
 # H9, H15: parsing
 
 
@@ -282,7 +315,10 @@ def test_scores_are_the_same_both_ways() -> None:
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("options", [SMALL, replace(SMALL, levels=2), replace(SMALL, grouping="none")])
+@pytest.mark.parametrize(
+    "options",
+    [SMALL, replace(SMALL, levels=2), replace(SMALL, grouping="none"), ITERATIVE, replace(ITERATIVE, levels=2)],
+)
 def test_samples_are_as_likely_as_they_say(options: HSDAG) -> None:
     network, inputs = tiny(options)
     actions, log_p = network.sample(inputs, 6, torch.Generator().manual_seed(0), greedy=True)  # type: ignore[attr-defined]
@@ -291,7 +327,34 @@ def test_samples_are_as_likely_as_they_say(options: HSDAG) -> None:
     assert (entropy >= 0).all()
 
 
-@pytest.mark.parametrize("options", [replace(SMALL, encoder=name) for name in ("gcn", "gat", "gin")])
+def test_every_sample_has_seen_the_one_before() -> None:
+    network, inputs = tiny(ITERATIVE)
+    count = len(inputs.x)
+    actions, _ = network.sample(inputs, 5, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
+    assert (actions[0, :count] == -1).all()
+    assert torch.equal(actions[1:, :count], network.placements(inputs, actions)[:-1])  # type: ignore[attr-defined]
+    blind = actions.clone()
+    blind[:, :count] = -1
+    with torch.no_grad():
+        seen, unseen = (network.likelihood(inputs, rows)[0].sum(dim=1) for rows in (actions, blind))  # type: ignore[attr-defined]
+    assert (seen != unseen).tolist() == [False, True, True, True, True]
+
+
+def test_what_was_seen_is_one_hot_with_the_load_of_each_device() -> None:
+    problem = two_towers(SEQUENTIAL)  # 2, 2, 2, 2 and 1 seconds
+    options = replace(SMALL, coarsening="none", iterative=True)
+    network, inputs = options.network(2, 0), options.inputs(problem)[1]
+    given: list[torch.Tensor] = []
+    network.enter.register_forward_pre_hook(lambda _, values: given.append(values[0][:, -4:]))
+    network.encode(inputs, torch.tensor([0, 1, 0, 1, 0]))
+    network.encode(inputs)
+    assert given[0][1].tolist() == pytest.approx([0.0, 1.0, 5 / 9, 4 / 9])
+    assert not given[1].any()
+
+
+@pytest.mark.parametrize(
+    "options", [*(replace(SMALL, encoder=name) for name in ("gcn", "gat", "gin")), ITERATIVE]
+)
 def test_every_parameter_gets_a_gradient(options: HSDAG) -> None:
     with one_thread():
         own = learner(resnet50(), options)
@@ -347,29 +410,10 @@ def test_another_process_gives_the_same_history() -> None:
     assert there.strip() == history()
 
 
-@pytest.mark.parametrize("variant", ["corrected", "faithful"])
-def test_a_checkpoint_resumes_to_the_same_bits(variant: str) -> None:
-    problem, options = resnet50(), replace(SMALL, variant=variant)
-
-    def fresh() -> Learner | PublishedLoop:
-        return options.learner([problem], 3, [Start.of(problem)])  # type: ignore[return-value]
-
-    def told(own: Learner | PublishedLoop) -> dict[str, object]:
-        row = own.update().as_dict()
-        return {name: value for name, value in row.items() if not name.endswith("_seconds")}
-
-    with one_thread():
-        whole = fresh()
-        history = [told(whole) for _ in range(4)]
-        begun = fresh()
-        for _ in range(2):
-            begun.update()
-        resumed = fresh()
-        resumed.restore(*begun.state())
-        assert [told(resumed) for _ in range(2)] == history[2:]
-    first, second = whole.state(), resumed.state()
-    assert first[1] == second[1]
-    assert all(np.array_equal(first[0][name], second[0][name]) for name in first[0])
+@pytest.mark.parametrize("options", [SMALL, replace(SMALL, variant="faithful"), ITERATIVE])
+def test_a_checkpoint_resumes_to_the_same_bits(options: HSDAG) -> None:
+    problem = resnet50()
+    assert resumes_to_the_same_bits(lambda: options.learner([problem], 3, [Start.of(problem)]))
 
 
 def test_checkpoints_of_another_graph_or_seed_are_refused() -> None:
@@ -399,6 +443,16 @@ def test_it_comes_near_the_optimum_of_resnet50() -> None:  # H12 and H13 in smal
     assert best[0] <= 58.7
     assert best[1] >= best[0] + 5.0
     assert own.evaluations + own.tasks[0].scorer.hits == 500
+
+
+def test_patience_ends_learning_that_draws_nothing_new() -> None:
+    problem = resnet50("f32 bf16")  # the second device is better at everything
+    options = replace(HSDAG(), evaluations=1000, portfolio=False)
+    whole, short = (replace(options, patience=updates).solve(problem, Budget(), 0) for updates in (0, 5))
+    assert whole.objective_seconds == short.objective_seconds
+    assert "hsdag: the last 5 updates drew nothing new" in short.notes
+    done = [int(note.split()[1]) for note in short.notes if note.startswith("hsdag:") and "evaluations" in note]
+    assert 5 < done[0] < 100
 
 
 def test_learning_rate_zero_changes_no_parameter() -> None:
@@ -462,7 +516,7 @@ def heavy_chain(memory_bytes: int) -> Problem:
     return Problem(graph, cluster, Costs(graph, cluster, np.ones((6, 2))), objective=SEQUENTIAL)
 
 
-@pytest.mark.parametrize("options", [SMALL, FAITHFUL])
+@pytest.mark.parametrize("options", [SMALL, FAITHFUL, ITERATIVE])
 def test_what_is_returned_fits(options: HSDAG) -> None:  # H15
     problem = heavy_chain(45)
     found = replace(options, portfolio=False).solve(problem, Budget(), 0)
@@ -481,7 +535,7 @@ def test_samples_that_do_not_fit_teach_and_are_not_kept() -> None:  # H15
     assert max(Counter(best.tolist()).values()) <= 4
 
 
-@pytest.mark.parametrize("options", [SMALL, FAITHFUL])
+@pytest.mark.parametrize("options", [SMALL, FAITHFUL, ITERATIVE])
 def test_empty_graphs_and_single_devices_work(options: HSDAG) -> None:
     graph = GraphBuilder("empty").build()
     cluster = tiny_cluster()
@@ -609,6 +663,14 @@ def test_a_policy_of_several_graphs_is_used_on_another(tmp_path: Path) -> None:
     assert options.solve(unseen, Budget(), 0).objective_seconds == found.objective_seconds
 
 
+def test_a_policy_that_sees_and_walks_is_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "p.safetensors"
+    train_policy(ITERATIVE, [resnet50()], ["a"], Run(file, 2), seed=1)
+    read = NetworkPolicy.load(file, HSDAG)
+    assert read.method == replace(ITERATIVE, evaluations=HSDAG().evaluations)
+    assert allowed_only(grid(), read.propose(grid(), 3, 0).placements)
+
+
 def test_the_published_network_is_no_policy_for_other_graphs(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="fits no other"):
         train_policy(FAITHFUL, [two_towers()], ["a"], Run(tmp_path / "p.safetensors", 1), seed=0)
@@ -627,6 +689,8 @@ def test_the_published_network_is_no_policy_for_other_graphs(tmp_path: Path) -> 
         ({"coarsening": "chain"}, "did you mean"),
         ({"samples": 0}, "samples must be at least 1"),
         ({"levels": 0}, "levels must be at least 1"),
+        ({"walks": -1}, "walks must be at least 0"),
+        ({"patience": -1}, "patience must be at least 0"),
         ({"defects": frozenset({"index_order"})}, "of variant faithful"),
         ({"variant": "faithful", "defects": "order"}, "index_order"),
     ],

@@ -18,7 +18,7 @@ Variants, and why
                   more; differs by dropout alone         its log probability is part of the loss
     reward        1/t; on one device: t = 1e10 s         relative; one device is a placement like any other
     credit        one discounted sum for 20 steps        per sample, against the batch
-    state         x += group embedding, 20 times         none
+    state         x += group embedding, 20 times         none; iterative: the placement of the sample before
     optimiser     Adam 1e-3                              Adam 3e-3, gradient norm 1
     evaluations   25 episodes of 20                      50 updates of 10
 
@@ -30,12 +30,19 @@ The bias of staying alone is 0 and not below: lossless coarsening has joined alr
 chosen on that instance with seeds that no reported number uses, and so was the greedy placement left unscored while
 training: it cost every eleventh evaluation.
 
+Options that are off: `iterative` gives every sample the placement of the one before, in place of the published sums of
+embeddings; `walks` adds chances of return (walks.py; eigenvectors of the Laplacian would tell as much, but their signs
+are arbitrary on every new graph); `patience` ends learning that draws nothing new, as a policy does that has become
+deterministic. Such a policy can still change its mind: of seeds 100 to 102 on the same instance, one drew nothing new
+for six updates and improved after that.
+
 Deviations from the paper, corrected: the table above; besides, devices may be any number, forbidden ones are masked,
 groups that no device could hold are not made. Deviations from the published code, faithful: placements reach operators
 by name and not by position in another list (`defects={"index_order"}` brings that back, for experiments alone), words
 of the vocabulary are sorted, the weights kept are copies. Both: the simulator stands for measured run times; `learner`
-takes an `evaluate` that measures instead. What is returned is the best of the samples, the preferred placement and,
-with `portfolio`, an exact or constructive solver; the notes tell the policy's own value.
+takes an `evaluate` that measures instead. What is
+returned is the best of the samples, the preferred placement and, with `portfolio`, an exact or constructive solver; the
+notes tell the policy's own value.
 """
 
 from __future__ import annotations
@@ -63,6 +70,7 @@ from stead.learn.runs import Trainee
 from stead.learn.solver import Start, ask_or_learn
 from stead.learn.tasks import Task
 from stead.learn.trainer import Learner, Training
+from stead.learn.walks import returns
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution
@@ -99,14 +107,17 @@ class HSDAG:
     encoder: str = "gcn"
     coarsening: str = "lossless"
     features: str = "cost"  # structure: without anything that knows seconds
+    walks: int = 0  # steps of random walks whose chances to come back are features, too
     grouping: str = "learned"  # none: a device for every group that coarsening leaves
     levels: int = 1  # of parsing
     min_groups: int = 0  # that parsing leaves; 0: the number of devices
     convex: bool = False  # groups may not depend on each other in a cycle
     groups: int = 2048  # that coarsening leaves at most
     stay: float = 0.0  # bias of staying alone before training
+    iterative: bool = False  # every sample sees the placement of the one before
     entropy: float = 1e-3
     learning_rate: float = -1.0  # below 0: that of the variant
+    patience: int = 0  # updates in a row that draw nothing new before learning ends early; 0: it never does
     portfolio: bool = True  # try an exact or constructive solver, too
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
@@ -114,8 +125,8 @@ class HSDAG:
 
     def __post_init__(self) -> None:
         check_words(self, CHOICES)
-        least = {"evaluations": 0, "samples": 1, "hidden": 1, "layers": 0, "levels": 1, "min_groups": 0, "groups": 1}
-        check_least(self, least)
+        least = {"evaluations": 0, "samples": 1, "hidden": 1, "layers": 0, "walks": 0, "levels": 1, "min_groups": 0}
+        check_least(self, {**least, "groups": 1, "patience": 0})
         named = sorted(set(self.defects.split(",") if isinstance(self.defects, str) else self.defects) - {""})
         object.__setattr__(self, "defects", ",".join(named))
         for name in named:
@@ -149,7 +160,8 @@ class HSDAG:
                 f"hsdag: {INDEX_ORDER} puts operators where nobody wanted them, so nothing it finds is to be exported "
                 "or measured; leave it out, or study it through learner()"
             )
-        return ask_or_learn(self, problem, budget, seed, after=PORTFOLIO if self.portfolio else ())
+        after = PORTFOLIO if self.portfolio else ()
+        return ask_or_learn(self, problem, budget, seed, after=after, patience=self.patience)
 
     def learner(
         self,
@@ -174,7 +186,7 @@ class HSDAG:
             torch.manual_seed(seed)
             return GroupPolicy(
                 words=VOCABULARY,
-                features=STRUCTURE + (cost_width(devices) if self.features == "cost" else 0),
+                features=STRUCTURE + self.walks + (cost_width(devices) if self.features == "cost" else 0),
                 devices=devices,
                 hidden=self.hidden,
                 layers=self.layers,
@@ -182,6 +194,7 @@ class HSDAG:
                 learned=self.grouping == "learned",
                 levels=self.levels,
                 stay=self.stay,
+                iterative=self.iterative,
             )
 
     def inputs(self, problem: Problem) -> tuple[Grouping, GraphInputs]:
@@ -202,18 +215,20 @@ class HSDAG:
             "encoder",
             "coarsening",
             "features",
+            "walks",
             "grouping",
             "levels",
             "min_groups",
             "convex",
         )
-        return {name: getattr(self, name) for name in (*kept, "groups", "stay")}
+        return {name: getattr(self, name) for name in (*kept, "groups", "stay", "iterative")}
 
     def _looked(self, problem: Problem) -> tuple[Grouping, GraphInputs, str]:
         grouping, told = coarsened(problem, cast(Coarsening, self.coarsening), most=self.groups)
         seen = look(problem, grouping)
         knows = self.features == "cost"
-        x = np.concatenate([seen.structure, seen.cost], axis=1) if knows else seen.structure
+        parts = [seen.structure, returns(grouping.count, seen.edges, self.walks)]
+        x = np.concatenate([*parts, seen.cost] if knows else parts, axis=1)
         weight = seen.seconds if knows else seen.work
         limits = Limits(
             allowed=seen.allowed,

@@ -8,6 +8,8 @@ Notation    n nodes (groups of operators that were joined beforehand), m pairs o
     picks   [S, n]    pick_v ~ softmax over its neighbours' s_uv and s_v; see parsing.py for the groups that follow
     logits  [S, G, K] MLP([mean z, weighted mean z] of a group), -inf where a member may not run
     actions [S, A]    picks and labels of every level, then the device of every node; A = (2 L + 1) n
+    seen    [n]       iterative: the devices of the sample before, -1 where there is none; they precede the action, and
+                      nodes see them one-hot, with the share of all work that each device has there
 
     log p of a placement = sum_l sum_v log p(pick_v) + sum_g log p(device_g)
 
@@ -100,14 +102,14 @@ class GroupPolicy(nn.Module):
         learned: bool = True,
         levels: int = 1,
         stay: float = 0.0,
+        iterative: bool = False,
     ) -> None:
         super().__init__()
         self.devices = devices
+        self.iterative = iterative
         self.levels = levels if learned else 0
         self.words = nn.Parameter(0.1 * torch.randn(words, WORD_WIDTH))
-        self.enter = nn.Sequential(
-            nn.Linear(WORD_WIDTH + features, hidden), nn.ReLU(), nn.Linear(hidden, hidden)
-        )
+        self.enter = mlp(WORD_WIDTH + features + 2 * devices * iterative, hidden, hidden)
         self.layers = nn.ModuleList([Messages(hidden, encoder) for _ in range(layers)])
         self.join = nn.ModuleList([mlp(2 * hidden, hidden, 1) for _ in range(self.levels)])
         self.alone = nn.ModuleList([nn.Linear(hidden, 1) for _ in range(self.levels)])
@@ -118,9 +120,15 @@ class GroupPolicy(nn.Module):
                     value.fill_(stay)
         self.place = mlp(2 * hidden, hidden, devices)
 
-    def encode(self, inputs: GraphInputs) -> Tensor:  # [n, H]
+    def encode(self, inputs: GraphInputs, seen: Tensor | None = None) -> Tensor:  # [n, H]
         """Nodes with what is around them."""
-        z: Tensor = self.enter(torch.cat([inputs.words @ self.words, inputs.x], dim=1))
+        given = [inputs.words @ self.words, inputs.x]
+        if self.iterative:
+            own = nn.functional.one_hot((_nothing(inputs) if seen is None else seen) + 1, self.devices + 1)
+            device = own[:, 1:].to(inputs.x.dtype)
+            load = inputs.weight @ device / inputs.weight.sum().clamp(min=1e-12)
+            given += [device, load.expand(len(device), -1)]
+        z: Tensor = self.enter(torch.cat(given, dim=1))
         for layer in self.layers:
             z = layer(z, inputs.source, inputs.target)
         return z - z.mean(dim=0, keepdim=True)  # or one device for all is what is learnt first; see hsdag.py
@@ -129,8 +137,27 @@ class GroupPolicy(nn.Module):
     def sample(
         self, inputs: GraphInputs, samples: int, generator: torch.Generator, *, greedy: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """(actions [S, A], log p [S]); greedy: the best pick and the best device everywhere, in the first row."""
-        z = self.encode(inputs)
+        """(actions [S, A], log p [S]); greedy: the best pick and the best device everywhere, in the first row.
+
+        Iterative: every row has seen the one before; the greedy one has seen what would be best if nothing were seen.
+        """
+        if not self.iterative:
+            return self._sample(inputs, self.encode(inputs), samples, generator, greedy)
+        seen = _nothing(inputs)
+        if greedy:
+            actions, _ = self._sample(inputs, self.encode(inputs, seen), 1, generator, True)
+            seen = self.placements(inputs, actions)[0]
+        rows, log_p = [], []
+        for s in range(samples):
+            row, own = self._sample(inputs, self.encode(inputs, seen), 1, generator, greedy and s == 0)
+            rows.append(torch.cat([seen[None, :], row], dim=1))
+            log_p.append(own)
+            seen = self.placements(inputs, row)[0]
+        return torch.cat(rows), torch.cat(log_p)
+
+    def _sample(
+        self, inputs: GraphInputs, z: Tensor, samples: int, generator: torch.Generator, greedy: bool
+    ) -> tuple[Tensor, Tensor]:
         count = len(z)
         labels = np.tile(np.arange(count), (samples, 1))
         columns: list[Tensor] = []
@@ -154,7 +181,15 @@ class GroupPolicy(nn.Module):
 
     def likelihood(self, inputs: GraphInputs, actions: Tensor) -> tuple[Tensor, Tensor]:
         """(log p, entropy), both [S, (L + 1) n]: of the picks of every level, then of the devices of groups."""
-        z = self.encode(inputs)
+        if not self.iterative:
+            return self._likelihood(inputs, self.encode(inputs), actions)
+        count = len(inputs.x)
+        found = [
+            self._likelihood(inputs, self.encode(inputs, row[:count]), row[None, count:]) for row in actions
+        ]
+        return torch.cat([log_p for log_p, _ in found]), torch.cat([entropy for _, entropy in found])
+
+    def _likelihood(self, inputs: GraphInputs, z: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         count, samples = len(z), len(actions)
         parts, spreads = [], []
         labels = np.tile(np.arange(count), (samples, 1))
@@ -188,11 +223,8 @@ class GroupPolicy(nn.Module):
     def hierarchy(self, inputs: GraphInputs) -> list[NDArray[np.int64]]:
         """The groups of every level as the policy prefers them, finest first; [n] labels each."""
         actions, _ = self.sample(inputs, 1, torch.Generator().manual_seed(0), greedy=True)
-        count = len(inputs.x)
-        return [
-            actions[0, (2 * level + 1) * count : (2 * level + 2) * count].numpy()
-            for level in range(self.levels)
-        ]
+        columns = actions[0].reshape(-1, len(inputs.x)).numpy()
+        return [columns[2 * level + 1 + self.iterative] for level in range(self.levels)]
 
     # Parsing
 
@@ -353,6 +385,11 @@ def best_entries(table: NDArray[Any], near: Neighbours) -> NDArray[np.int64]:  #
     best = np.maximum.reduceat(table, near.first[:-1])
     place = np.where(table == best[near.owner], np.arange(len(table)), len(table))
     return np.asarray(np.minimum.reduceat(place, near.first[:-1]))
+
+
+def _nothing(inputs: GraphInputs) -> Tensor:  # [n]
+    """What is seen before there is a placement."""
+    return torch.full((len(inputs.x),), -1, dtype=torch.int64)
 
 
 def softmax_by(scores: Tensor, owner: Tensor, count: int) -> Tensor:

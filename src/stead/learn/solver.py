@@ -125,13 +125,34 @@ class PolicySolver:
         return search.solution()
 
 
+class Patience:
+    """Ends when so many updates in a row have drawn nothing new, as a policy does that is sure; never where it is 0."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+        self.quiet = 0  # updates in a row
+        self._evaluations = 0
+
+    def ends(self, task: Task) -> bool:
+        """To be asked after every update."""
+        self.quiet = 0 if task.scorer.evaluations > self._evaluations else self.quiet + 1
+        self._evaluations = task.scorer.evaluations
+        return 0 < self.updates <= self.quiet
+
+
 def solve_by_learning(
-    method: Learns, problem: Problem, budget: Budget, seed: int, *, after: Sequence[str] = ()
+    method: Learns,
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    *,
+    after: Sequence[str] = (),
+    patience: int = 0,
 ) -> Solution:
     """Train on the problem until the updates are done or the budget is spent; best of everything that was scored.
 
-    Solvers named in `after` may use what is left of the budget. Should nothing fit, what misses memory by the least is
-    climbed from until it does.
+    It ends early after `patience` updates that drew nothing new. Solvers named in `after` may use what is left of the
+    budget. Should nothing fit, what misses memory by the least is climbed from until it does.
     """
     search = started(method, problem, budget, seed)
     with search.interruptible(), one_thread():
@@ -139,7 +160,7 @@ def solve_by_learning(
         if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
             references = {name: known[name] for name in REFERENCES if name in known}
             start = Start(references or known, search.best)
-            _learn(search, method, method.learner([problem], seed, [start]))
+            _learn(search, method, method.learner([problem], seed, [start]), Patience(patience))
         for name in after:
             if not search.done:
                 search.try_solver(solver(name))
@@ -151,11 +172,17 @@ def solve_by_learning(
 
 
 def ask_or_learn(
-    method: Any, problem: Problem, budget: Budget, seed: int, *, after: Sequence[str] = ()
+    method: Any,
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    *,
+    after: Sequence[str] = (),
+    patience: int = 0,
 ) -> Solution:
     """Ask the policy in the file that the method names; if it names none, train on the problem."""
     if not method.policy:
-        return solve_by_learning(method, problem, budget, seed, after=after)
+        return solve_by_learning(method, problem, budget, seed, after=after, patience=patience)
     trained = NetworkPolicy.load(Path(method.policy), type(method))
     return PolicySolver(trained, polish=method.polish).solve(problem, budget, seed)
 
@@ -272,7 +299,7 @@ def slowest_single(problem: Problem) -> float:
     return float(seconds[np.isfinite(seconds)].max(initial=0.0))
 
 
-def _learn(search: Search, method: Learns, learner: Trainee) -> None:
+def _learn(search: Search, method: Learns, learner: Trainee, patience: Patience) -> None:
     """Updates on one problem, each handed to the search."""
     task, counted = learner.tasks[0], 0
     search.notes.extend(task.notes)
@@ -283,6 +310,9 @@ def _learn(search: Search, method: Learns, learner: Trainee) -> None:
         learner.update()
         adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
         counted = task.scorer.evaluations
+        if patience.ends(task):
+            search.notes.append(f"{method.name}: the last {patience.quiet} updates drew nothing new")
+            break
     left = search.remaining_evaluations
     if left is None or left >= task.scorer.runs:
         found = task.scorer.score(learner.greedy(task)[None, :]).seconds[0]
