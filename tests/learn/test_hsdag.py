@@ -562,6 +562,28 @@ def test_an_evaluator_stands_for_the_simulator() -> None:
     assert 0 < metrics.infeasible < 1
 
 
+def test_the_best_placements_are_measured_at_the_end() -> None:
+    problem = resnet50()
+    own = learner(problem)
+    own.update()
+    scorer, timed = own.tasks[0].scorer, []
+
+    def measure(placements: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        timed.append(placements[0])
+        seconds = simulate(problem, Placement(problem, placements[0])).objective_seconds
+        return np.array([np.inf if seconds == scorer.best_seconds else 1.0 - seconds])
+
+    found = scorer.final_measure(measure, 3)
+    assert len(timed) == 3
+    assert [one.seconds for one in found] == sorted(one.seconds for one in found)
+    assert found[-1].simulated_seconds == scorer.best_seconds  # the simulator's favourite does not run
+    assert found[0].simulated_seconds > found[1].simulated_seconds
+    assert simulate(problem, scorer.placement(found[0].row)).objective_seconds == found[0].simulated_seconds
+    assert len(scorer.final_measure(measure, 100)) == own.evaluations == 10
+    with pytest.raises(BadInput, match="at least 1 placement"):
+        scorer.final_measure(measure, 0)
+
+
 # The published loop
 
 

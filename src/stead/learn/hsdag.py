@@ -40,7 +40,7 @@ Deviations from the paper, corrected: the table above; besides, devices may be a
 groups that no device could hold are not made. Deviations from the published code, faithful: placements reach operators
 by name and not by position in another list (`defects={"index_order"}` brings that back, for experiments alone), words
 of the vocabulary are sorted, the weights kept are copies. Both: the simulator stands for measured run times; `learner`
-takes an `evaluate` that measures instead. What is
+takes an `evaluate` that measures instead, and `Scorer.final_measure` times the best samples at the end. What is
 returned is the best of the samples, the preferred placement and, with `portfolio`, an exact or constructive solver; the
 notes tell the policy's own value.
 """

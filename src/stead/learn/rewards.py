@@ -43,6 +43,15 @@ class Scored:
         return np.isfinite(self.seconds)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A row that something else than the simulator has timed as well."""
+
+    row: NDArray[np.uint8]
+    seconds: float  # inf where it did not run
+    simulated_seconds: float
+
+
 class Evaluator(Protocol):
     """Whatever can say how long placements take, such as a runtime that is at hand."""
 
@@ -110,6 +119,17 @@ class Scorer:
     def placement(self, row: NDArray[np.uint8]) -> Placement:
         """The placement that a row stands for."""
         return Placement(self.problem, self.lifted(row[None, :])[0])
+
+    def final_measure(self, measure: Evaluator, most: int) -> list[Measured]:
+        """The best different rows that are remembered, at most so many, timed by `measure`; the fastest comes first."""
+        if most < 1:
+            raise BadInput(f"final_measure needs at least 1 placement to measure, got {most}")
+        works = [(values[0], key) for key, values in self._known.items() if math.isfinite(values[0])]
+        found = []
+        for simulated, key in sorted(works, key=lambda one: one[0])[:most]:
+            row = np.frombuffer(key, dtype=np.uint8)
+            found.append(Measured(row, _tried_twice(measure, self.lifted(row[None, :])[0]), simulated))
+        return sorted(found, key=lambda one: one.seconds)
 
     def _simulated(self, rows: NDArray[np.uint8]) -> list[Values]:
         begin = time.perf_counter()
