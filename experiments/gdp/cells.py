@@ -55,7 +55,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # options of GDP
 BATCH = (  # of the ablations: three families, trained together
     "zoo:rnnlm-2?steps=10,phase=train", "zoo:transformer-xl-2?phase=train", "zoo:wavenet-2x18?phase=train",
 )  # fmt: skip
-BLIND_UPDATES, BLIND_SAMPLES = 40, 64
+BLIND_SAMPLES = 64
 TUNED = 50  # updates of fine-tuning
 # graph, options, value over a single device that is to be reached, largest seconds
 REFERENCES: dict[str, tuple[str, dict[str, Any], float, float]] = {
@@ -284,7 +284,7 @@ def batch_ablation(name: str, seed: int, updates: int) -> Cell:
     return {"greedy": geometric(ratios), "best": geometric(best), "cpu_seconds": spent, "updates": updates}
 
 
-def zero_rate(instance: Instance, rate: float, seed: int) -> Cell:
+def zero_rate(instance: Instance, rate: float, seed: int, updates: int) -> Cell:
     """Best sample of so many updates without imitation."""
     problem = instance.problem(limited=False)
     options = replace(
@@ -292,7 +292,7 @@ def zero_rate(instance: Instance, rate: float, seed: int) -> Cell:
     )
     with one_thread():
         own = begun(options, problem, seed)
-        while own.version < BLIND_UPDATES:
+        while own.version < updates:
             own.update()
     return {"best": own.tasks[0].scorer.best_seconds, "evaluations": own.evaluations}
 

@@ -2,7 +2,7 @@
 
     python experiments/gdp/run.py [--quick] [--only PART] [--seeds 5] [--few 3] [--seconds 8] [--most-minutes 1000]
 
-Parts: rules, gdp, orders, hdp, rivals, zero-shot, pretrained, scratch, together, ablations, batch-ablations,
+Parts: rules, gdp, orders, hdp, hdp-long, rivals, zero-shot, pretrained, scratch, together, ablations, batch-ablations,
 zero-rate, speed, reference. Every cell is kept in results/cells.json as soon as it is done and is skipped when the
 command is given again; results/README.md has the tables. The process keeps to one core; learning uses --seconds of CPU
 time, polish gets half as much on top, rivals as much as both together. Limits of wall time are stretched by what a busy
@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import cells as make
@@ -31,8 +32,10 @@ from stead.learn.gdp import SHIPPED
 RESULTS = Path(__file__).resolve().parent / "results"
 RIVALS = ("search", "auto")
 BLIND = ("RNNLM-2", "GNMT-2", "Inception-v3")  # on which learning is compared with learning rate 0
+BLIND_UPDATES = (40, 300)  # the solver makes 300
 ABLATED = ("RNNLM-2", "GNMT-2")
 ABLATION_SECONDS = 6.0
+LONG = 60.0  # seconds of HDP: in those that GDP has it makes no update on the largest graphs
 TIMED = ("Transformer-XL-2", "RNNLM-4", "AmoebaNet")  # about 1,000, 5,000 and 10,000 operators
 Job = tuple[str, str, Callable[[], Cell]]
 
@@ -54,6 +57,8 @@ def jobs(given: argparse.Namespace) -> Iterator[Job]:
         for one in chosen:
             key = f"{one.name}, {seconds:g} s, seed {seed}"
             yield "hdp", key, partial(make.hdp, one, seed, seconds)
+    for one in () if given.quick else chosen:
+        yield "hdp-long", f"{one.name}, {LONG:g} s, seed 0", partial(make.hdp, one, 0, LONG)
     for name in RIVALS:
         for one in chosen:
             yield (
@@ -82,11 +87,11 @@ def details(given: argparse.Namespace, few: range) -> Iterator[Job]:
         for seed in few:
             key = f"{name}, {updates} updates, seed {seed}"
             yield "batch-ablations", key, partial(make.batch_ablation, name, seed, updates)
-    for name in BLIND[: 1 if given.quick else None]:
+    for updates, name in product(BLIND_UPDATES[: 1 if given.quick else None], BLIND[: 1 if given.quick else None]):
         for seed in range(2 if given.quick else 5):
             for rate in (1e-3, 0.0):
-                key = f"{name}, rate {rate:g}, seed {seed}"
-                yield "zero-rate", key, partial(make.zero_rate, named(name), rate, seed)
+                key = f"{name}, rate {rate:g}, {updates} updates, seed {seed}"
+                yield "zero-rate", key, partial(make.zero_rate, named(name), rate, seed, updates)
     for name in TIMED[: 1 if given.quick else None]:
         yield "speed", name, partial(make.speed, named(name))
     for name in () if given.quick else REFERENCES:
