@@ -128,15 +128,15 @@ class Layer(nn.Module):
             seen = torch.cat([nn.functional.pad(memory[:-1], (0, 0, 0, 0, 1, 0)), own], dim=1)
             known = torch.cat([torch.zeros_like(real[:1]), real[:-1]])
             x = self.norm(x + self.out(self.mixed(x, seen, torch.cat([known, real], dim=1))))
-        found: Tensor = self.last_norm(x + self.outer(self.inner(x).relu_()))
+        inner = self.inner(x.flatten(0, 1)).relu_()  # flat: gradients of what is done in place on a view are copied
+        found: Tensor = self.last_norm(x + self.outer(inner).view_as(x))
         return found
 
     def mixed(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
         """Attention of `x` [B, P, H] over keys and values `seen` [B, Q, 2 H], where the mask [B, Q] is true."""
         batch, length, hidden = x.shape
         query = self.query(x).view(batch, length, self.heads, -1).transpose(1, 2)
-        pairs = seen.view(batch, seen.shape[1], 2, self.heads, -1)
-        key, value = pairs[:, :, 0].transpose(1, 2), pairs[:, :, 1].transpose(1, 2)
+        key, value = seen.view(batch, seen.shape[1], 2, self.heads, -1).transpose(1, 3).unbind(2)
         found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
         return found.transpose(1, 2).reshape(batch, length, hidden)
 
@@ -247,7 +247,7 @@ class GraphPlacer(nn.Module):
         if not (self.shape.priorities and inputs.ordered):
             return [log_p]
         share = log_p.exp() if inputs.unit is None else log_p.exp()[inputs.unit]
-        q: Tensor = self.ordering(u, torch.einsum("nk,nkb->nb", share, self.beside(inputs.beside)))
+        q: Tensor = self.ordering(u, torch.einsum("nk,nkb->nb", share, self.found(inputs.beside)))
         return [log_p, torch.log_softmax(by_unit(q, inputs), dim=1)]
 
     def logits(self, inputs: GraphInputs) -> Tensor:  # [M, K]
@@ -270,11 +270,16 @@ class GraphPlacer(nn.Module):
         if self.shape.fixed_devices:
             plain: Tensor = self.plain(u)[:, : len(inputs.devices)]
             return plain
-        z: Tensor = torch.einsum("nkb,nb->nk", self.beside(inputs.beside), self.weigh(u))
+        z: Tensor = torch.einsum("nkb,nb->nk", self.found(inputs.beside), self.weigh(u))
         if self.shape.ordinals:
             w = self.device(inputs.devices) + self.ordinal.weight[: len(inputs.devices)]
             z = u @ w.T / math.sqrt(self.shape.hidden) + z
         return z
+
+    def found(self, beside: Tensor) -> Tensor:  # [N, K, WEIGHED]
+        """What every node finds on every device."""
+        b: Tensor = self.beside(beside.flatten(0, 1))  # flat: gradients of what is done in place on a view are copied
+        return b.view(*beside.shape[:2], WEIGHED)
 
     def embedded(self, inputs: GraphInputs) -> Tensor:  # [N, H]
         """Rounds of messages over the edges."""
