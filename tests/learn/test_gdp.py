@@ -22,7 +22,7 @@ from stead.contracts import SolverContract  # noqa: E402
 from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
-from stead.learn import checkpoints, gdp  # noqa: E402
+from stead.learn import checkpoints, gdp, gdp_kernels  # noqa: E402
 from stead.learn.gdp import CONSTRUCTIONS, GDP, PRESETS, by_most_seconds, nearest  # noqa: E402
 from stead.learn.gdp_features import FEATURES, POSITIONS, graph_inputs  # noqa: E402
 from stead.learn.gdp_net import (  # noqa: E402
@@ -177,6 +177,33 @@ def test_the_largest_message_is_that_of_a_loop() -> None:
     assert torch.equal(found[0], messages[[1, 4]].amax(dim=0))
     assert torch.equal(found[2], messages[[0, 2, 3]].amax(dim=0))
     assert not found[[1, 3, 4]].any()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_equal_messages_share_the_gradient(sign: float) -> None:
+    messages = torch.tensor([[0.5, 0.2], [0.5, 0.7], [0.1, 0.7], [0.9, 0.7]], requires_grad=True)
+    near = Neighbours(torch.tensor([0, 1, 2, 2, 3]), torch.tensor([3, 0, 2, 0]))
+    (found,) = torch.autograd.grad((sign * largest(messages, near)).sum(), messages)
+    assert torch.equal(sign * found, torch.tensor([[0.5, 0.0], [0.5, 0.5], [0.0, 1.0], [1.0, 0.5]]))
+
+
+def test_gradients_of_messages_do_not_depend_on_how_many_nodes_are_looked_at_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    messages = torch.rand(40, 8, generator=generator).mul(4).round().requires_grad_()  # many are equal
+    lengths = torch.randint(0, 6, (40,), generator=generator)
+    near = Neighbours(torch.randint(0, 40, (int(lengths.sum()),), generator=generator), lengths)
+    weights = torch.rand(40, 8, generator=generator) - 0.5
+    found = []
+    for together in (4096, 7):
+        monkeypatch.setattr(gdp_kernels, "AT_ONCE", together)
+        found += torch.autograd.grad((weights * largest(messages, near)).sum(), messages)
+    assert torch.equal(*found)
+    rows = torch.split(messages.index_select(0, near.nodes), lengths.tolist())
+    largest_of_rows = torch.stack([row.amax(dim=0) if len(row) else row.new_zeros(8) for row in rows])
+    (expected,) = torch.autograd.grad((weights * largest_of_rows).sum(), messages)
+    assert torch.allclose(found[0], expected, atol=1e-6)
 
 
 def test_gates_begin_at_one_and_every_parameter_learns() -> None:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from stead.learn.gdp_kernels import LargestMessage
 from stead.learn.nets import NEVER, Room
 from stead.learn.priorities import CLASSES, MIDDLE
 
@@ -326,8 +327,8 @@ def largest(messages: Tensor, near: Neighbours) -> Tensor:  # [N, H]
     """The largest message of the neighbours of every node; 0 where there are none, which messages are above."""
     if not len(near.nodes):
         return torch.zeros_like(messages)
-    gathered = messages.index_select(0, near.nodes)
-    return torch.segment_reduce(gathered, "max", lengths=near.lengths, axis=0, unsafe=True, initial=0.0)
+    found: Tensor = LargestMessage.apply(messages, near.nodes, near.lengths)  # type: ignore[no-untyped-call]
+    return found
 
 
 def chosen(log_p: Tensor, actions: Tensor) -> Tensor:  # [S, M]
