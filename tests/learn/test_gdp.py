@@ -33,7 +33,6 @@ from stead.learn.gdp_net import (  # noqa: E402
     largest,
     loads,
     repaired,
-    segments,
 )
 from stead.learn.grouping import memory_room, placed_groups  # noqa: E402
 from stead.learn.losses import ppo_loss  # noqa: E402
@@ -75,68 +74,65 @@ def learner(problem: Problem, options: GDP = SMALL, seed: int = 0) -> Learner:
 
 
 def by_loop(layer: Layer, h: torch.Tensor, length: int) -> torch.Tensor:
-    """One segment after another, without padding, the memory carried along."""
+    """One segment after another, the memory carried along, by the attention that torch documents."""
     found, memory = [], h[:0]
     for part in torch.split(h, length):
-        seen = layer.key_value(torch.cat([memory.detach(), part])[None])
-        x = part[None]
-        x = layer.norm(x + layer.out(layer.mixed(x, seen, torch.ones(1, seen.shape[1], dtype=torch.bool))))
-        found.append(layer.last_norm(x + layer.outer(torch.relu(layer.inner(x))))[0])
+        seen = layer.key_value(torch.cat([memory.detach(), part]))
+        query, key, value = (
+            one.view(len(one), layer.heads, -1).transpose(0, 1)
+            for one in (layer.query(part), *seen.chunk(2, dim=1))
+        )
+        mixed = torch.nn.functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
+        x = layer.norm(part + layer.out(mixed.transpose(0, 1).flatten(1)))
+        found.append(layer.last_norm(x + layer.outer(torch.relu(layer.inner(x)))))
         memory = part
     return torch.cat(found)
 
 
-@pytest.mark.parametrize("count", [1, 127, 128, 129, 1037, 10_000])
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 256, 1037, 10_000])
 def test_batched_segments_are_the_loop_over_segments(count: int) -> None:  # G1
     torch.manual_seed(0)
     layers = torch.nn.ModuleList([Layer(16, 2), Layer(16, 2)])
     given, weights = torch.randn(count, 16), torch.randn(count, 16)
     outputs, gradients = [], []
     with one_thread():
-        for batched in (True, False):
-            h = given.clone().requires_grad_()
+        for run in (lambda layer, h: layer(h, 128), lambda layer, h: by_loop(layer, h, 128)):
+            out = h = given.clone().requires_grad_()
             layers.zero_grad()
-            if batched:
-                x, real = segments(h, 128)
-                for layer in layers:
-                    x = layer(x, real)
-                out = x.reshape(-1, 16)[:count]
-            else:
-                out = h
-                for layer in layers:
-                    out = by_loop(layer, out, 128)
+            for layer in layers:
+                out = run(layer, out)
             (out * weights).sum().backward()
             assert h.grad is not None
             outputs.append(out.detach())
             gradients.append([h.grad, *(one.grad.clone() for one in layers.parameters())])
+        with torch.no_grad():
+            in_blocks = layers[1](layers[0](given, 128), 128)
     assert torch.allclose(*outputs, atol=1e-5)
+    assert torch.allclose(in_blocks, outputs[1], atol=1e-5)
     for first, second in zip(*gradients, strict=True):
         assert float((first - second).norm()) <= 1e-4 * float(second.norm()) + 1e-6
 
 
-def test_padding_and_what_is_two_segments_away_change_no_bit() -> None:  # G2
+def test_what_is_two_segments_away_changes_no_bit() -> None:  # G2
     torch.manual_seed(0)
-    layer = Layer(16, 2)
-    x, real = segments(torch.randn(60, 16), 16)
-    before = layer(x, real)
+    layer, x = Layer(16, 2), torch.randn(60, 16)
+    before = layer(x, 16)
     changed = x.clone()
-    changed[3, 12:] = 7.0  # padding
-    assert torch.equal(layer(changed, real).reshape(-1, 16)[:60], before.reshape(-1, 16)[:60])
+    changed[:16] += 1.0
+    after = layer(changed, 16)
+    assert torch.equal(after[32:], before[32:])
+    assert not torch.equal(after[16:32], before[16:32])  # the neighbouring segment does see it
     changed = x.clone()
-    changed[0] += 1.0
-    after = layer(changed, real)
-    assert torch.equal(after[2:], before[2:])
-    assert not torch.equal(after[1], before[1])  # the neighbouring segment does see it
+    changed[48:] += 1.0
+    assert torch.equal(layer(changed, 16)[:48], before[:48])  # nobody sees what comes later
 
 
 def test_memory_carries_no_gradient() -> None:  # G2
-    layer = Layer(16, 2)
-    x, real = segments(torch.randn(32, 16), 16)
-    x = x.requires_grad_()
-    layer(x, real)[1].sum().backward()
+    layer, x = Layer(16, 2), torch.randn(32, 16, requires_grad=True)
+    layer(x, 16)[16:].sum().backward()
     assert x.grad is not None
-    assert not x.grad[0].any()
-    assert x.grad[1].any()
+    assert not x.grad[:16].any()
+    assert x.grad[16:].any()
 
 
 def renumbered(inputs: GraphInputs, order: np.ndarray) -> GraphInputs:  # type: ignore[type-arg]

@@ -1,9 +1,9 @@
 """The network of GDP: graph embedding, segment-recurrent attention, superposition, logits of every device at once.
 
 Notation    N nodes (operators or units), M units that are placed, E edges, K devices, H width, P segment length,
-            S_g segments, S samples, V words, F features
+            S samples, V words, F features
     h  [N, H]         what the graph embedding makes of a node
-    x  [S_g, P, H]    nodes in topological order, cut into segments, the last one padded
+    x  [N, H]         the same in every layer; nodes are in topological order, P after P of them make a segment
     g  [G]            the graph as a whole;  c_l = 2 sigmoid(W_l g) gates the input of layer l and the output
     z  [M, K]         logits C tanh(z / C)
     q  [M, CLASSES]   logits of priorities, if there is a head for them
@@ -16,9 +16,10 @@ Notation    N nodes (operators or units), M units that are placed, E edges, K de
                           its number;  b: MLP to 16 numbers that each node weighs by itself
     priorities:           q = Q layer(J [u_v, sum_d p(d | v) b(v on d)]), one more layer that knows where units will be
 
-The inputs of a layer are known for all segments when the layer starts, so that there is no loop over segments. A device
-has a number besides its features because equal devices would otherwise have equal logits. Without `ordinals` the first
-term is left out: then devices differ only by how well a node lies on them, which is what other graphs have in common.
+The inputs of a layer are known for all segments when the layer starts, so that there is no loop over segments (see
+gdp_kernels.py). A device has a number besides its features because equal devices would otherwise have equal logits.
+Without `ordinals` the first term is left out: then devices differ only by how well a node lies on them, which is what
+other graphs have in common.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from stead.learn.gdp_kernels import LargestMessage
+from stead.learn.gdp_kernels import AT_ONCE, LargestMessage, SegmentAttention
 from stead.learn.nets import NEVER, Room
 from stead.learn.priorities import CLASSES, MIDDLE
 
@@ -122,24 +123,25 @@ class Layer(nn.Module):
         self.outer = nn.Linear(INNER, hidden)
         self.last_norm = nn.LayerNorm(hidden)
 
-    def forward(self, x: Tensor, real: Tensor) -> Tensor:  # x [S_g, P, H], real [S_g, P] -> [S_g, P, H]
-        if self.attention:
-            own = self.key_value(x)
-            memory = self.key_value(x.detach()) if own.requires_grad else own
-            seen = torch.cat([nn.functional.pad(memory[:-1], (0, 0, 0, 0, 1, 0)), own], dim=1)
-            known = torch.cat([torch.zeros_like(real[:1]), real[:-1]])
-            x = self.norm(x + self.out(self.mixed(x, seen, torch.cat([known, real], dim=1))))
-        inner = self.inner(x.flatten(0, 1)).relu_()  # flat: gradients of what is done in place on a view are copied
-        found: Tensor = self.last_norm(x + self.outer(inner).view_as(x))
+    def forward(self, x: Tensor, segment: int) -> Tensor:  # [N, H]
+        """All segments at once; block by block where nothing is kept for gradients, to stay in the cache of a core."""
+        if torch.is_grad_enabled() or len(x) <= AT_ONCE:
+            return self.all_at_once(x, segment)
+        found, step = torch.empty_like(x), max(1, AT_ONCE // segment) * segment
+        for begin in range(0, len(x), step):
+            before = min(begin, segment)
+            found[begin : begin + step] = self.all_at_once(x[begin - before : begin + step], segment)[before:]
         return found
 
-    def mixed(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
-        """Attention of `x` [B, P, H] over keys and values `seen` [B, Q, 2 H], where the mask [B, Q] is true."""
-        batch, length, hidden = x.shape
-        query = self.query(x).view(batch, length, self.heads, -1).transpose(1, 2)
-        key, value = seen.view(batch, seen.shape[1], 2, self.heads, -1).transpose(1, 3).unbind(2)
-        found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
-        return found.transpose(1, 2).reshape(batch, length, hidden)
+    def all_at_once(self, x: Tensor, segment: int) -> Tensor:  # [N, H]
+        """Nodes from the beginning of a segment on; nothing is before them."""
+        if self.attention:
+            weight = torch.cat([self.query.weight, self.key_value.weight])
+            bias = torch.cat([self.query.bias, self.key_value.bias])
+            mixed = SegmentAttention.apply(x, weight, bias, self.heads, segment)  # type: ignore[no-untyped-call]
+            x = self.norm(x + self.out(mixed))
+        found: Tensor = self.last_norm(x + self.outer(self.inner(x).relu_()))
+        return found
 
 
 class Ordering(nn.Module):
@@ -157,8 +159,7 @@ class Ordering(nn.Module):
 
     def forward(self, u: Tensor, where: Tensor) -> Tensor:  # [N, H], [N, WEIGHED] -> [N, CLASSES]
         joined = self.join(torch.cat([u, where], dim=1))
-        x = self.layer(*segments(joined, self.segment)).reshape(-1, u.shape[1])[: len(u)]
-        q: Tensor = SHARP * self.head(x)
+        q: Tensor = SHARP * self.head(self.layer(joined, self.segment))
         return q
 
 
@@ -243,17 +244,19 @@ class GraphPlacer(nn.Module):
     def tables(self, inputs: GraphInputs) -> list[Tensor]:  # [M, K] and, with priorities, [M, CLASSES]
         """log p of every device and of every class for every unit; -inf where a unit may not be."""
         u = self.read(inputs)
-        z = self.capped(by_unit(self.node_logits(u, inputs), inputs))
+        b = self.found(inputs.beside)
+        z = self.capped(by_unit(self.node_logits(u, b, inputs), inputs))
         log_p = torch.log_softmax(z.masked_fill(~inputs.allowed, NEVER), dim=1)
         if not (self.shape.priorities and inputs.ordered):
             return [log_p]
         share = log_p.exp() if inputs.unit is None else log_p.exp()[inputs.unit]
-        q: Tensor = self.ordering(u, torch.einsum("nk,nkb->nb", share, self.found(inputs.beside)))
+        q: Tensor = self.ordering(u, torch.einsum("nk,nkb->nb", share, b))
         return [log_p, torch.log_softmax(by_unit(q, inputs), dim=1)]
 
     def logits(self, inputs: GraphInputs) -> Tensor:  # [M, K]
         """Of devices, before masks: those of a unit are the mean of those of its nodes."""
-        return self.capped(by_unit(self.node_logits(self.read(inputs), inputs), inputs))
+        z = self.node_logits(self.read(inputs), self.found(inputs.beside), inputs)
+        return self.capped(by_unit(z, inputs))
 
     def capped(self, z: Tensor) -> Tensor:
         """Logits that stay within the scale."""
@@ -266,19 +269,21 @@ class GraphPlacer(nn.Module):
         x = self.attended(h, gates)
         return x if gates is None else x * gates[-1]
 
-    def node_logits(self, u: Tensor, inputs: GraphInputs) -> Tensor:  # [N, K]
+    def node_logits(self, u: Tensor, b: Tensor, inputs: GraphInputs) -> Tensor:  # [N, K]
         """What every node would choose by itself."""
         if self.shape.fixed_devices:
             plain: Tensor = self.plain(u)[:, : len(inputs.devices)]
             return plain
-        z: Tensor = torch.einsum("nkb,nb->nk", self.found(inputs.beside), self.weigh(u))
+        z: Tensor = torch.einsum("nkb,nb->nk", b, self.weigh(u))
         if self.shape.ordinals:
             w = self.device(inputs.devices) + self.ordinal.weight[: len(inputs.devices)]
             z = u @ w.T / math.sqrt(self.shape.hidden) + z
         return z
 
     def found(self, beside: Tensor) -> Tensor:  # [N, K, WEIGHED]
-        """What every node finds on every device."""
+        """What every node finds on every device; as given where the head does not look at that."""
+        if self.shape.fixed_devices:
+            return beside
         b: Tensor = self.beside(beside.flatten(0, 1))  # flat: gradients of what is done in place on a view are copied
         return b.view(*beside.shape[:2], WEIGHED)
 
@@ -298,20 +303,9 @@ class GraphPlacer(nn.Module):
 
     def attended(self, h: Tensor, gates: list[Tensor] | None) -> Tensor:  # [N, H]
         """All segments through all layers."""
-        x, real = segments(h, self.shape.segment)
         for number, layer in enumerate(self.layers):
-            x = layer(x if gates is None else x * gates[number], real)
-        return x.reshape(-1, h.shape[1])[: len(h)]
-
-
-def segments(h: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """(nodes in segments [S_g, P, H], which of them are real [S_g, P])."""
-    count, hidden = h.shape
-    length = max(1, min(length, count))
-    parts = -(-count // length)
-    padded = nn.functional.pad(h, (0, 0, 0, parts * length - count))
-    real = torch.arange(parts * length) < count
-    return padded.view(parts, length, hidden), real.view(parts, length)
+            h = layer(h if gates is None else h * gates[number], self.shape.segment)
+        return h
 
 
 def by_unit(z: Tensor, inputs: GraphInputs) -> Tensor:  # [M, ...]
