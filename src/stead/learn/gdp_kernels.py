@@ -143,3 +143,21 @@ class SegmentAttention(torch.autograd.Function):
         for place, past in memories:
             place.add_(past)
         return of_nodes, total.T @ x, total.sum(dim=0), None, None
+
+
+class FeedForward(torch.autograd.Function):
+    """W2 relu(W1 x + b1) + b2; the gradient of what is in between is masked in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, first: Tensor, bias: Tensor, second: Tensor, last_bias: Tensor) -> Tensor:
+        inner = torch.addmm(bias, x, first.T).relu_()
+        ctx.save_for_backward(x, first, inner, second)
+        return torch.addmm(last_bias, inner, second.T)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        x, first, inner, second = ctx.saved_tensors
+        given = gradients[0]
+        masked = given @ second
+        torch.ops.aten.threshold_backward.grad_input(masked, inner, 0, grad_input=masked)
+        return masked @ first, masked.T @ x, masked.sum(dim=0), given.T @ inner, given.sum(dim=0)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from stead.learn.gdp_kernels import AT_ONCE, LargestMessage, SegmentAttention
+from stead.learn.gdp_kernels import AT_ONCE, FeedForward, LargestMessage, SegmentAttention
 from stead.learn.nets import NEVER, Room
 from stead.learn.priorities import CLASSES, MIDDLE
 
@@ -140,7 +140,9 @@ class Layer(nn.Module):
             bias = torch.cat([self.query.bias, self.key_value.bias])
             mixed = SegmentAttention.apply(x, weight, bias, self.heads, segment)  # type: ignore[no-untyped-call]
             x = self.norm(x + self.out(mixed))
-        found: Tensor = self.last_norm(x + self.outer(self.inner(x).relu_()))
+        inner, outer = self.inner, self.outer
+        passed = FeedForward.apply(x, inner.weight, inner.bias, outer.weight, outer.bias)  # type: ignore[no-untyped-call]
+        found: Tensor = self.last_norm(x + passed)
         return found
 
 
@@ -250,7 +252,7 @@ class GraphPlacer(nn.Module):
         if not (self.shape.priorities and inputs.ordered):
             return [log_p]
         share = log_p.exp() if inputs.unit is None else log_p.exp()[inputs.unit]
-        q: Tensor = self.ordering(u, torch.einsum("nk,nkb->nb", share, b))
+        q: Tensor = self.ordering(u, (share[:, :, None] * b).sum(dim=1))
         return [log_p, torch.log_softmax(by_unit(q, inputs), dim=1)]
 
     def logits(self, inputs: GraphInputs) -> Tensor:  # [M, K]
@@ -274,7 +276,7 @@ class GraphPlacer(nn.Module):
         if self.shape.fixed_devices:
             plain: Tensor = self.plain(u)[:, : len(inputs.devices)]
             return plain
-        z: Tensor = torch.einsum("nkb,nb->nk", b, self.weigh(u))
+        z: Tensor = (b * self.weigh(u)[:, None]).sum(dim=2)
         if self.shape.ordinals:
             w = self.device(inputs.devices) + self.ordinal.weight[: len(inputs.devices)]
             z = u @ w.T / math.sqrt(self.shape.hidden) + z
@@ -327,7 +329,7 @@ def largest(messages: Tensor, near: Neighbours) -> Tensor:  # [N, H]
 
 def chosen(log_p: Tensor, actions: Tensor) -> Tensor:  # [S, M]
     """log p of every choice."""
-    return log_p.expand(len(actions), -1, -1).gather(2, actions[:, :, None])[:, :, 0]
+    return log_p.gather(1, actions.T).T
 
 
 def repaired(actions: Tensor, room: Room, allowed: Tensor) -> Tensor:  # [S, M]
