@@ -13,6 +13,7 @@ from stead.errors import BadInput
 from stead.learn.checkpoints import Arrays
 
 NETWORK, OPTIMISER = "network.", "adam."
+KEPT = 7 * 2**20  # floats: a block that the C library still takes as a measure of what to keep, which ends at 32 MiB
 
 
 def network_arrays(module: nn.Module) -> Arrays:
@@ -62,6 +63,7 @@ def one_thread() -> Iterator[None]:
     """Torch on one thread: sums in one order, the same bits on every machine with the same kernels."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    torch.empty(KEPT)  # freed at once: from here on blocks up to this size are used again, not given back every time
     try:
         yield
     finally:
