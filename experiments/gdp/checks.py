@@ -20,6 +20,7 @@ from tables import (
     order_table,
     rows,
     seconds,
+    speed_table,
     zero_table,
 )
 
@@ -199,7 +200,7 @@ def _ablations(cells: Cells) -> list[Check]:
 
 
 def _speed(cells: Cells) -> list[Check]:
-    what = "a pass and its gradient at least 80 % as fast as {} s for {} operators"
+    what = "a pass and its gradient, devices alone, at least 80 % as fast as {} s for {} operators"
     found: list[Check] = []
     timed = sorted(cells.get("speed", {}).values(), key=lambda cell: cell["operators"])
     if len(timed) < 3:
@@ -207,8 +208,12 @@ def _speed(cells: Cells) -> list[Check]:
     for cell, goal, size in ((timed[0], MEASURED[0], "1,000"), (timed[-1], MEASURED[1], "10,000")):
         spent = cell["pass_cpu_seconds"]
         found.append(
-            ("G15", what.format(goal, size), spent <= goal / 0.8, f"{spent:.3f} s for {cell['operators']:,}")
-        )
+            (
+                "G15", what.format(goal, size), spent <= goal / 0.8,
+                f"{spent:.4f} CPU s for {cell['operators']:,} (median of passes; limit {goal / 0.8:.4f} s), "
+                f"the fastest {cell['fastest_pass_cpu_seconds']:.4f} s",
+            )
+        )  # fmt: skip
     cell = timed[1]
     found.append(
         (
@@ -305,6 +310,7 @@ def told(cells: Cells) -> str:
         ("What GDP decides, and what that is worth before polish:", order_table(cells)),
         ("Without one part, on one graph each, 6 CPU seconds:", ablation_table(cells)),
         ("The policy of the package, asked once:", zero_table(cells)),
+        ("Seconds of one pass over all operators with 16 samples, features and priorities apart:", speed_table(cells)),
     ):
         lines += ["", heading, "", *table] if table else []
     lines += ["", "| check | what | result | measured |", "|---|---|---|---|"]

@@ -168,6 +168,22 @@ def ablation_table(cells: Cells) -> list[str]:
     return lines if names else []
 
 
+def speed_table(cells: Cells) -> list[str]:
+    """CPU seconds of passes by size, and what an update of 256 samples spends on network and simulator."""
+    timed = sorted(cells.get("speed", {}).items(), key=lambda item: item[1]["operators"])
+    if not timed:
+        return []
+    keys = ("pass_cpu_seconds", "fastest_pass_cpu_seconds", "network_seconds", "simulator_seconds")
+    return [
+        "| graph | operators | pass and gradient, median | fastest | update: network | update: simulator |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {name} | {cell['operators']:,} | {' | '.join(f'{cell[key]:.3f}' for key in keys)} |"
+            for name, cell in timed
+        ),
+    ]
+
+
 def zero_table(cells: Cells) -> list[str]:
     """The policy of the package, asked once; seconds over those of the expert."""
     shown = {"greedy": "greedy", "best of 64": "best_of_64", "untrained, best of 64": "untrained_best_of_64"}

@@ -15,10 +15,12 @@ import argparse
 import json
 import math
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from training import trained
 from transfer import Cell, Cells, told
 
 from stead.learn.gdp import GDP, SHIPPED, nearest
+from stead.learn.gdp_net import GraphInputs, GraphPlacer
 from stead.learn.policy import NetworkPolicy
 from stead.learn.solver import Start
 from stead.learn.state import one_thread
@@ -56,6 +59,7 @@ OPTIONS = GDP(
 )  # without positions: forty time steps are to look like the ten it was trained on; the same for numbers of devices
 EVERY = 25  # updates between checkpoints
 TUNED = 50  # updates of fine-tuning
+PASSES = 7  # that are timed
 ASKED = 64  # samples of zero-shot
 SAMPLES = 128  # of one update of fine-tuning
 TRANSFORMERS = (
@@ -194,36 +198,53 @@ def kept() -> Cells:
 
 
 def size() -> None:
-    """CPU seconds of one pass and of an update on large graphs, and the memory of the process, as a table."""
+    """CPU seconds of one pass and of an update on large graphs, medians, and the memory of the process, as a table."""
     graphs = (
         ("LSTM grid", "zoo:lstm-grid?operators=50000,phase=train", 4),
-        ("GNMT-8", "zoo:gnmt-8?steps=80,phase=train", 8),
+        ("GNMT-8, 80 steps", "zoo:gnmt-8?steps=80,phase=train", 8),
     )
+    passes = ("operator", False), ("operator", True), ("unit", True)  # nodes, whether with priorities
     print(
-        "| graph | operators | units | features | pass on operators | pass on units | update on units | peak, GiB |"
+        "| graph | operators | units | features | pass on operators | the same with priorities | pass on units | "
+        "update on units | asked for a placement | its time over the expert's | peak, GiB |"
     )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name, model, devices in graphs:
         problem = load(model, equal(devices)).problem(Latency())
         with one_thread():
-            spent, units = [], 0
-            for level in ("operator", "unit"):
-                options = GDP(policy="", level=level, imitation=0, copies="", threads=1)
-                network = options.network(0, 0)
-                begin = time.process_time()
-                grouping, inputs = options.inputs(problem)
-                seen = time.process_time()
-                network.sample(inputs, 16, torch.Generator().manual_seed(0), greedy=True)
-                spent.append((seen - begin, time.process_time() - seen))
-                units = grouping.count
-            own = options.learner([problem], 0, [Start.of(problem)])
             begin = time.process_time()
-            for _ in range(3):
-                own.update()
-            update = (time.process_time() - begin) / 3
+            GDP(level="operator").inputs(problem)
+            spent = [time.process_time() - begin]
+            for level, priorities in passes:
+                options = GDP(
+                    policy="", level=level, priorities=priorities, imitation=0, copies="", threads=1
+                )
+                grouping, inputs = options.inputs(problem)
+                spent.append(median_seconds(partial(asked_once, options.network(0, 0), inputs), PASSES))
+            own = options.learner([problem], 0, [Start.of(problem)])
+            spent.append(median_seconds(own.update, 3))
+        begin = time.process_time()
+        found = GDP(polish=False, threads=1).solve(problem, Budget())
+        spent.append(time.process_time() - begin)
+        spent.append(found.objective_seconds / solver("expert").solve(problem, Budget()).objective_seconds)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        numbers = [f"{one:.2f}" for one in (spent[0][0], spent[0][1], spent[1][1], update, peak)]
-        print(f"| {name} | {len(problem.graph):,} | {units} | {' | '.join(numbers)} |", flush=True)
+        numbers = [f"{one:.2f}" for one in (*spent, peak)]
+        print(f"| {name} | {len(problem.graph):,} | {grouping.count} | {' | '.join(numbers)} |", flush=True)
+
+
+def asked_once(network: GraphPlacer, inputs: GraphInputs) -> None:
+    """One pass, and 16 samples from what it gives."""
+    network.sample(inputs, 16, torch.Generator().manual_seed(0), greedy=True)
+
+
+def median_seconds(work: Callable[[], object], times: int) -> float:
+    """CPU seconds."""
+    spent = []
+    for _ in range(times):
+        begin = time.process_time()
+        work()
+        spent.append(time.process_time() - begin)
+    return statistics.median(spent)
 
 
 def main() -> None:

@@ -149,7 +149,9 @@ class FeedForward(torch.autograd.Function):
     """W2 relu(W1 x + b1) + b2; the gradient of what is in between is masked in place."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, first: Tensor, bias: Tensor, second: Tensor, last_bias: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, first: Tensor, bias: Tensor, second: Tensor, last_bias: Tensor
+    ) -> Tensor:
         inner = torch.addmm(bias, x, first.T).relu_()
         ctx.save_for_backward(x, first, inner, second)
         return torch.addmm(last_bias, inner, second.T)
