@@ -163,7 +163,7 @@ def gdp_one(instance: Instance, order: str, seed: int, seconds: float) -> Cell:
     }  # fmt: skip
 
 
-def hdp(instance: Instance, seed: int, seconds: float) -> Cell:
+def hdp(instance: Instance, seed: int, seconds: float, *, polish: bool = True) -> Cell:
     """HDP with the seconds of learning, then with polish; its answer is never worse than expert and single devices."""
     problem = instance.problem()
     begin = time.process_time()
@@ -178,7 +178,7 @@ def hdp(instance: Instance, seed: int, seconds: float) -> Cell:
         rows.append(task.scorer.placement(task.scorer.best))
         values.append(task.scorer.best_seconds)
     answer = min(values, default=math.inf)
-    after = polished(rows[values.index(answer)], seconds / 2, seed) if rows else math.inf
+    after = polished(rows[values.index(answer)], seconds / 2, seed) if rows and polish else math.inf
     return {
         "sampled": task.scorer.best_seconds, "value": answer, "polished": min(answer, after), "cpu_seconds": spent,
         "updates": own.version, "evaluations": own.evaluations, "trail": trail,

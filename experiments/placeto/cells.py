@@ -45,7 +45,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "REINFORCE": {"algorithm": "reinforce"},
 }
 TRAINED_ON, TESTED_ON, FIRST_TEST = 8, 8, 1000  # graphs of a family, and the number of the first held-out one
-GROUPS = {"enas-cnn": 128, "enas-rnn": 256, "nmt": 64}  # at most; joined time steps of enas-rnn leave nothing to gain
+GROUPS = {"enas-cnn": 256, "enas-rnn": 256, "nmt": 64}  # at most; joined time steps or branches leave nothing to gain
 CHAIN = 48  # operators of the chain that shows why the judge matters
 
 
@@ -417,7 +417,7 @@ def family(name: str, seed: int, train: int, test: int, options: dict[str, Any])
 def on_held_out(name: str, graph: int, seed: int, options: dict[str, Any], evaluations: int) -> Numbers:
     """Train on one of the held-out graphs alone; colocrl may simulate so often, not at all for 0."""
     (model,) = held_out(name, [graph])
-    found = learn_one(model, {**options, "groups": GROUPS[name]}, seed, controls=True)
+    found = learn_one(model, {"groups": GROUPS[name], **options}, seed, controls=True)
     found["heft"] = 1e3 * ruled(problem(**model), "heft")
     if evaluations:
         found["colocrl"] = colocrl(problem(**model), evaluations, seed)

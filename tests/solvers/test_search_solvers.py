@@ -104,6 +104,24 @@ def test_auto_proves_tiny_problems(make: object, objective: object) -> None:
     assert auto.objective_seconds == Exhaustive().solve(problem, Budget()).objective_seconds
 
 
+def test_auto_leaves_out_what_cannot_be_stopped_when_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = chain([[1.0, 2.0]] * 30, objective=Throughput())
+    (step,) = (one for one in Auto().steps_for(problem) if one.name == "mtkahypar")
+    assert 0 < step.least_seconds < 0.1
+    asked: list[str] = []
+    tried = Search.try_solver
+
+    def noted(search: Search, member: Solver, *, share: float = 1.0) -> object:
+        asked.append(member.name)
+        return tried(search, member, share=share)
+
+    monkeypatch.setattr(Search, "try_solver", noted)
+    for seconds, expected in ((10.0, True), (None, True), (step.least_seconds / 2, False)):
+        asked.clear()
+        Auto().solve(problem, Budget(seconds=seconds))
+        assert ("mtkahypar" in asked) == expected
+
+
 def test_the_optima_are_those_worked_out_by_hand() -> None:
     assert [
         Exhaustive().solve(make(), Budget()).objective_seconds for make in (chain3, diamond, two_towers)

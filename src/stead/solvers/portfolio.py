@@ -29,6 +29,7 @@ from stead.solvers.search import WORK_PER_SECOND, LocalSearch, schedule_of
 from stead.solvers.transfers import order_transfers
 
 HURRY = 2e-4  # seconds per operator below which coarser graphs come before constructions
+PARTITIONING = 6e-5  # seconds per operator that a partitioner takes
 LARGE = 20_000  # operators beyond which only what takes about linear time is tried
 HUGE = 200_000
 POOL = 10  # placements that search begins with; a good end may begin at a poor one
@@ -54,6 +55,7 @@ class Step:
     name: str
     share: float = 1.0
     options: tuple[tuple[str, object], ...] = ()
+    least_seconds: float = 0.0  # that must be left for one that cannot be stopped
 
     def solver(self) -> Solver:
         """The member itself."""
@@ -167,6 +169,8 @@ def _tried(search: Search, steps: list[Step]) -> list[Solution]:
     for step in steps:
         if search.done:
             break
+        if search.remaining_seconds < step.least_seconds:
+            continue
         solution = search.try_solver(step.solver(), share=step.share)
         found += [solution] if solution is not None else []
     return found
@@ -217,7 +221,10 @@ def _constructions(problem: Problem) -> list[Step]:
     if _searches_orders(problem):
         others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks"
         return [Step("heft"), *(Step(name, 0.5) for name in others)]
-    return [*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel")]
+    built = [*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel")]
+    if isinstance(problem.objective, Throughput):
+        return [Step("mtkahypar", least_seconds=PARTITIONING * len(problem.graph)), *built]
+    return built
 
 
 def _exact(problem: Problem) -> list[Step]:
