@@ -335,7 +335,7 @@ def test_the_loss_in_chunks_is_the_loss_of_every_choice(monkeypatch: pytest.Monk
     episodes, advantage = rolled(own)
     monkeypatch.setattr("stead.learn.placeto_train.CHUNK", 3000)
     own.network.zero_grad()
-    chunks = list(own._chunks(own.walks[0], episodes, advantage, 0.5))
+    chunks = list(own._chunks(own.walks[0], episodes, slice(0, own.schooling.episodes), advantage, 0.5))
     assert len(chunks) > 1
     for loss, _ in chunks:
         loss.backward()
@@ -364,7 +364,7 @@ def test_one_epoch_of_ppo_is_reinforce() -> None:  # P7
         own = learner(towers(), replace(SMALL, algorithm=algorithm))
         episodes, weights = rolled(own)
         own.network.zero_grad()
-        for loss, _ in own._chunks(own.walks[0], episodes, weights, 0.02):
+        for loss, _ in own._chunks(own.walks[0], episodes, slice(0, own.schooling.episodes), weights, 0.02):
             loss.backward()
         losses.append(gradient(own))
     assert torch.allclose(*losses, atol=1e-6)
