@@ -244,6 +244,27 @@ def test_an_internal_error_is_one_with_one_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("std::bad_alloc"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_too_little_memory_is_no_internal_error(
+    error: Exception, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("stead.loading.read", broken)
+    code, _, err = run(capsys, *place())
+    assert code == 1
+    assert err.startswith("stead: out of memory: ")
+    assert "report it" not in err
+
+
 def test_help_is_light_and_leaves_experts_out(capsys: pytest.CaptureFixture[str]) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(

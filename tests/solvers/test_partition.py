@@ -14,7 +14,7 @@ from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible, MissingExtra
 from stead.graph import GraphBuilder, TensorId
-from stead.problem import Constraints, Problem
+from stead.problem import Constraints, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.partition import Metis, MtKahypar, _matched, _UnitGraph
@@ -167,6 +167,21 @@ def test_a_missing_package_is_named(kind: type[Metis | MtKahypar], monkeypatch: 
     with pytest.raises(MissingExtra) as raised:
         partitioner.solve(chain3(), Budget())
     assert install in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [Metis, MtKahypar])
+def test_a_package_that_cannot_be_loaded_is_told_and_passed_over(
+    kind: type[Metis | MtKahypar], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(package: str) -> object:
+        raise ImportError("failed to map segment from shared object")
+
+    monkeypatch.setattr("stead.solvers.partition.import_module", broken)
+    problem = two_towers(Throughput())
+    assert "cannot be loaded (failed to map segment" in (kind().unsupported(problem) or "")
+    with pytest.raises(BadInput, match="is installed, but cannot be loaded"):
+        kind().solve(problem, Budget())
+    assert solver("auto").solve(problem, Budget(seconds=1)).objective_seconds > 0
 
 
 def test_the_first_option_is_how_transfers_are_weighed() -> None:

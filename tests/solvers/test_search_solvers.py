@@ -204,7 +204,7 @@ def test_options_come_from_text_and_are_checked() -> None:
     assert solver("split", cuts="12") == Split(cuts=12)
     with pytest.raises(BadInput, match="has no option 'cut'; did you mean 'cuts'"):
         solver("split", cut="12")
-    with pytest.raises(BadInput, match="option cuts needs a int, got 'many'"):
+    with pytest.raises(BadInput, match="option cuts needs a value of type int, got 'many'"):
         solver("split", cuts="many")
 
 

@@ -233,7 +233,7 @@ def test_what_is_read_again_backward_lives_until_then() -> None:
         ("lstm_grid", {}, "no family 'lstm_grid'; did you mean 'lstm-grid'"),
         ("lstm-grid", {"layer": 2}, "has no option 'layer'; did you mean 'layers'"),
         ("enas-cnn", {"operators": 10}, "has no option 'operators'"),
-        ("lstm-grid", {"layers": "2"}, "option layers of family 'lstm-grid' needs a int, got '2'"),
+        ("lstm-grid", {"layers": "2"}, "option layers of family 'lstm-grid' needs a value of type int, got '2'"),
         ("layered", {"operators": 0}, "at least 1 operator"),
         ("layered", {"width": 0}, "width must be at least 1"),
         ("layered", {"free_share": 2.0}, r"free_share must lie in 0\.\.1"),

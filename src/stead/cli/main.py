@@ -102,10 +102,18 @@ def exit_code(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("STEAD_DEBUG"):
             raise
+        if _out_of_memory(error):
+            _complain("out of memory: close other programs, or give a smaller model or fewer threads")
+            return INTERNAL
         _complain(
             f"internal error: {type(error).__name__}: {error}; set STEAD_DEBUG=1 to see where, and report it"
         )
         return INTERNAL
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether there was too little memory; torch and the operating system say so only in words."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
 
 def _complain(message: str) -> None:

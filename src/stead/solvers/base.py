@@ -436,5 +436,5 @@ def _converted(solver_name: str, kind: Any, option: str, value: Any) -> Any:
         )
     except (ValueError, KeyError):
         raise BadInput(
-            f"solver {solver_name!r}: option {option} needs a {type(default).__name__}, got {value!r}"
+            f"solver {solver_name!r}: option {option} needs a value of type {type(default).__name__}, got {value!r}"
         ) from None

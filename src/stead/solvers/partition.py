@@ -69,13 +69,17 @@ class _Partition(ABC):
         """The part of each unit, the weights of the parts coming close to the shares."""
 
     def unsupported(self, problem: Problem) -> str | None:
-        """It needs its package."""
-        return None if find_spec(self.package) else f'needs {self.package}: pip install "stead[{EXTRA}]"'
+        """It needs its package, and one that can be loaded: others go on without it."""
+        if not find_spec(self.package):
+            return f'needs {self.package}: pip install "stead[{EXTRA}]"'
+        return _not_loadable(self.package)
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Score the placement that one partition gives, repaired if it does not fit."""
         if not find_spec(self.package):
             raise MissingExtra(self.package, EXTRA, f"solver {self.name}")
+        if (reason := _not_loadable(self.package)) is not None:
+            raise BadInput(f"solver {self.name}: {reason}")
         search = started(self, problem, budget, seed)
         units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh)
         wanted = self._wanted(problem, units, seed)
@@ -235,6 +239,15 @@ class MtKahypar(_Partition):
             context, len(units.weights), len(pins), pins, units.weights.tolist(), weights.tolist()
         )
         return np.array(graph.partition(context).get_partition(), dtype=np.int64)
+
+
+def _not_loadable(package: str) -> str | None:
+    """Why a package that is installed is of no use; None if it is."""
+    try:
+        import_module(package)
+    except ImportError as error:
+        return f"{package} is installed, but cannot be loaded ({error}); install it again, or allow more memory"
+    return None
 
 
 @cache

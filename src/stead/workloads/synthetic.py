@@ -50,7 +50,7 @@ def synthetic(family: str, **options: Any) -> Graph:
         if kind is float and type(value) is int:
             continue
         if type(value) is not kind:
-            raise BadInput(f"option {option} of family {family!r} needs a {kind.__name__}, got {value!r}")
+            raise BadInput(f"option {option} of family {family!r} needs a value of type {kind.__name__}, got {value!r}")
     count = options.get("operators")
     if count is not None and count < 1:
         raise BadInput(f"a graph needs at least 1 operator, got {count}")
