@@ -45,6 +45,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "REINFORCE": {"algorithm": "reinforce"},
 }
 TRAINED_ON, TESTED_ON, FIRST_TEST = 8, 8, 1000  # graphs of a family, and the number of the first held-out one
+HELD_OUT = range(1000, 1003)  # graphs that are also trained on one by one; the first of them with all seeds
 GROUPS = {"enas-cnn": 256, "enas-rnn": 256, "nmt": 64}  # at most; joined time steps or branches leave nothing to gain
 CHAIN = 48  # operators of the chain that shows why the judge matters
 
