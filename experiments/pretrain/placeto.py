@@ -22,7 +22,7 @@ from data import Row
 from suite import EXPERTS, GDP12, equal, rule_seconds
 from training import trained
 
-from stead.learn.placeto import Placeto
+from stead.learn.placeto import SHIPPED, Placeto
 from stead.learn.policy import NetworkPolicy
 from stead.learn.state import network_arrays, one_thread
 from stead.loading import load
@@ -134,17 +134,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["train", "table"])
-    parser.add_argument("--policy", type=Path, default=RESULTS / "placeto.safetensors")
+    parser.add_argument("--policy", type=Path, help="to write, or to ask: that of the package if none is given")
     parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-minutes", type=float, default=5.0)
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     if given.what == "table":
-        table(given.policy, given.most_minutes, given.seed)
+        table(given.policy or SHIPPED, given.most_minutes, given.seed)
         return
     done = trained(
-        OPTIONS, ROWS, given.policy,
+        OPTIONS, ROWS, given.policy or RESULTS / "placeto.safetensors",
         updates=given.updates, seed=given.seed, most_minutes=given.most_minutes, every=EVERY,
     )  # fmt: skip
     raise SystemExit(0 if done else 3)
