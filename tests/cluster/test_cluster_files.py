@@ -117,7 +117,16 @@ def test_what_a_file_leaves_out_comes_from_the_catalogue() -> None:
     assert device(cluster, "cuda:0").flops_per_second["int8"] == pytest.approx(284.6e12)
     card = device(cluster, "cuda:1")
     assert (card.kind, card.memory_bytes, card.bytes_per_second) == ("gpu", 12 * GIB, 360e9)
-    assert card.reserve_bytes == 0
+    assert card.reserve_bytes == int(0.08 * 12 * GIB) + GIB // 2
+
+
+def test_what_a_device_computes_a_type_in_can_be_said() -> None:
+    text = '[[device]]\nname = "a"\nprecision = {bf16 = "computed in fp32", fp64 = "not supported"}\n'
+    cluster = cluster_from_toml(text)
+    assert dict(cluster.devices[0].precision) == {"bf16": "computed in fp32", "fp64": "not supported"}
+    assert cluster_from_toml(cluster_to_toml(cluster)).fingerprint == cluster.fingerprint
+    with pytest.raises(BadCluster, match="precision: bf16: cannot read 'in fp32'; write"):
+        cluster_from_toml('[[device]]\nname = "a"\nprecision = {bf16 = "in fp32"}\n')
 
 
 def test_a_device_with_nothing_but_a_name_has_no_limits() -> None:

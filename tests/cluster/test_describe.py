@@ -201,8 +201,153 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path.write_text('[[device]]\nname = "a"\nmodel = "3090"\n[[device]]\nname = "b"\nmemory = "1GiB"\n')
     for given_path in (path, str(path)):
         cluster, lines = cluster_from(given_path)
-        assert cluster.devices[0].reserve_bytes == 0
-        assert lines == ("a = GeForce RTX 3090 24 GB", f"2 devices and 0 links as {path} gives them")
+        assert cluster.names == ("a", "b")
+        assert lines[0] == "a = GeForce RTX 3090 24 GB"
+
+
+def described(tmp_path: Path, text: str) -> tuple[Cluster, tuple[str, ...]]:
+    path = tmp_path / "devices.toml"
+    path.write_text(text)
+    return cluster_from(path)
+
+
+def test_a_file_without_links_has_the_usual_ones_and_says_so(tmp_path: Path) -> None:
+    cluster, lines = described(
+        tmp_path, '[[device]]\nname = "a"\nmodel = "3090"\n[[device]]\nname = "b"\nmodel = "3060"\n'
+    )
+    assert link(cluster, "a", "b") == link(cluster, "b", "a") == (31.51, 10.0)
+    assert "says nothing about links, so the usual ones are taken" in lines[2]
+    assert lines[3] == "links: 31.5 GB/s each way (PCIe 4.0 x16, peak), latency 10.0 us (assumed)"
+
+
+def test_a_file_may_say_that_there_are_no_links(tmp_path: Path) -> None:
+    cluster, lines = described(
+        tmp_path, 'link = []\n[[device]]\nname = "a"\n[[device]]\nname = "b"\n[[device]]\nname = "c"\n'
+    )
+    assert cluster.links == ()
+    assert lines[0].startswith("3 devices and 0 links as ")
+    assert lines[1] == (
+        "no link a -> b, a -> c, b -> a and 3 more: nothing can be sent that way, directly or over others"
+    )
+
+
+def test_a_pair_without_a_way_stays_without_one_and_is_named(tmp_path: Path) -> None:
+    cluster, lines = described(
+        tmp_path,
+        '[[device]]\nname = "a"\n[[device]]\nname = "b"\n'
+        '[[link]]\nfrom = "b"\nto = "a"\nbandwidth = "1GB/s"\n',
+    )
+    assert len(cluster.links) == 1
+    assert lines[0].startswith("2 devices and 1 link as ")
+    assert lines[1] == "no link a -> b: nothing can be sent that way, directly or over others"
+
+
+@pytest.mark.parametrize(
+    ("row", "reserve"),
+    [
+        ('model = "3090"', int(0.08 * 24 * GIB) + GIB // 2),
+        ('memory = "24GiB"', int(0.08 * 24 * GIB) + GIB // 2),
+        ('memory = "24GiB"\nreserve = 0', 0),
+        ('model = "3090"\nreserve = "1GiB"', GIB),
+        ("memory = 9000", 0),
+        ('memory = "3GiB"', 0),
+        ('memory = "64GiB"\nkind = "cpu"', 0),
+        ('memory = "unlimited"', 0),
+    ],
+)
+def test_a_gpu_of_four_gib_or_more_keeps_the_usual_reserve_unless_its_row_says_another(
+    tmp_path: Path, row: str, reserve: int
+) -> None:
+    cluster, lines = described(tmp_path, f'[[device]]\nname = "a"\n{row}\n')
+    assert cluster.devices[0].reserve_bytes == reserve
+    assert any(one.startswith("reserve: ") for one in lines) == (reserve > 0)
+
+
+def test_a_file_and_a_name_give_the_same_usable_memory(tmp_path: Path) -> None:
+    filed, _ = described(tmp_path, '[[device]]\nname = "3090"\nmodel = "3090"\n')
+    assert filed.fingerprint == cluster_from("3090")[0].fingerprint
+
+
+# Sizes and links within a description
+
+
+def test_a_size_after_a_name_is_another_memory() -> None:
+    cluster, lines = cluster_from("4090 + cpu 64GB")
+    assert cluster.names == ("4090", "cpu")
+    assert [one.memory_bytes // GIB for one in cluster] == [24, 64]
+    assert lines[1] == "cpu = generic CPU (alias), memory 64.0 GiB as given"
+
+
+def test_a_size_that_is_part_of_a_name_stays_part_of_it() -> None:
+    assert cluster_from("4060 Ti 16GB")[0].devices[0].model == "GeForce RTX 4060 Ti 16 GB"
+    assert cluster_from("2x A100-80GB")[0].names == ("a100-80gb:0", "a100-80gb:1")
+    assert cluster_from("Ryzen AI Max+ 395 64 GB")[0].devices[0].memory_bytes == 64 * GIB
+
+
+def test_a_pcie_port_after_an_at_sign_links_those_before_it() -> None:
+    cluster, lines = cluster_from("2x 3090 @ pcie3x8")
+    assert link(cluster, "3090:0", "3090:1") == (7.88, 10.0)  # 8 lanes of 8 GT/s, 128 of 130 bits
+    assert lines[1] == "links: 7.88 GB/s each way (PCIe 3.0 x8, as given), latency 10.0 us (assumed)"
+
+
+def test_a_port_counts_for_links_with_others_too_and_the_narrower_one_decides() -> None:
+    cluster, _ = cluster_from("3090 @ pcie3x8, 3060 @ pcie4x16 + cpu")
+    assert link(cluster, "3090", "cpu") == link(cluster, "3090", "3060") == (7.88, 10.0)
+    assert link(cluster, "3060", "cpu") == (31.51, 10.0)
+
+
+def test_an_at_sign_covers_all_back_to_a_plus() -> None:
+    cluster, _ = cluster_from("4090 + 3090,3060 @ pcie3x4")
+    assert link(cluster, "3090", "3060") == link(cluster, "4090", "3060") == (3.94, 10.0)
+    assert link(cluster_from("4090 + 3090,3060 @ pcie3x4 + cpu")[0], "4090", "cpu") == (31.51, 10.0)
+
+
+def test_nvlink_joins_cards_that_have_a_bridge() -> None:
+    cluster, lines = cluster_from("2x 3090 @ nvlink + cpu 256GB")
+    assert link(cluster, "3090:0", "3090:1") == (56.25, 10.0)  # 4 links of 14.0625 GB/s
+    assert link(cluster, "3090:0", "cpu") == (31.51, 10.0)
+    assert any("(NVLink 3, peak)" in line for line in lines)
+
+
+def test_a_port_replaces_a_built_in_fabric() -> None:
+    assert link(cluster_from("2x A100-80GB @ pcie4x16")[0], "a100-80gb:0", "a100-80gb:1") == (31.51, 10.0)
+
+
+def test_a_rate_after_an_at_sign_is_no_path() -> None:
+    assert link(cluster_from("3090 @ 25GB/s + cpu")[0], "3090", "cpu") == (25.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("2x 3090 @ nvlnk", "no link 'nvlnk'; after @ write pcie3x8, nvlink or a rate"),
+        ("2x 3090 @ pcie9x8", "no link 'pcie9x8': PCI Express has generations 1 to 5"),
+        ("2x 3060 @ nvlink", "GeForce RTX 3060 12 GB .* has none"),
+        ("3090 @ nvlink", "joins two or more devices of one model"),
+        ("3090 @ pcie3x8 @ pcie3x4", "has two @"),
+        ("@ pcie3x8", "@ without devices before it"),
+        ("3090 @", "@ without a link after it"),
+        ("cpu 64GB @ pcie3x8", "cpu is a processor"),
+        ("3090 0GB", "needs some memory"),
+        ("4060 Ti 24GB", "'4060 Ti' may be any of"),
+        ("30900 24GB", "no device '30900 24GB' in the catalogue"),
+    ],
+)
+def test_a_wrong_size_or_link_is_named(text: str, told: str) -> None:
+    with pytest.raises(BadCluster, match=told):
+        cluster_from(text)
+
+
+def test_a_list_of_descriptions_is_one_cluster() -> None:
+    cluster, _ = cluster_from(["3090", "2x 3060 @ pcie3x8", "cpu 64GB"])
+    assert cluster.names == ("3090", "3060:0", "3060:1", "cpu")
+    assert cluster.fingerprint == cluster_from("3090 + 2x 3060 @ pcie3x8 + cpu 64GB")[0].fingerprint
+
+
+@pytest.mark.parametrize("texts", [[], ["auto", "3090"], ["a.toml", "3090"], ["3090", 7]])
+def test_a_list_that_makes_no_sense_is_refused(texts: list[str]) -> None:
+    with pytest.raises(BadCluster):
+        cluster_from(texts)
 
 
 # This machine

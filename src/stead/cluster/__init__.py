@@ -1,7 +1,7 @@
 """Devices, links, clusters, the catalogue of known devices, and the ways to describe them."""
 
 from stead.cluster.catalogue import CatalogueEntry, Fabric, device_from, entries, lookup
-from stead.cluster.describe import add_host, cluster_from, default_links
+from stead.cluster.describe import add_host, cluster_from
 from stead.cluster.files import (
     cluster_from_json,
     cluster_from_toml,
@@ -10,6 +10,8 @@ from stead.cluster.files import (
     read_cluster,
     write_cluster,
 )
+from stead.cluster.links import default_links
+from stead.cluster.precision import Precision, precision_of
 from stead.cluster.topology import links_from_topology, with_topology
 from stead.cluster.values import (
     UNLIMITED_BYTES,
@@ -31,6 +33,7 @@ __all__ = [
     "Device",
     "Fabric",
     "Link",
+    "Precision",
     "Routes",
     "Routing",
     "add_host",
@@ -46,6 +49,7 @@ __all__ = [
     "link_both_ways",
     "links_from_topology",
     "lookup",
+    "precision_of",
     "read_cluster",
     "with_topology",
     "write_cluster",

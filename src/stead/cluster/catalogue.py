@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stead.cluster.units import show
-from stead.cluster.values import Device
+from stead.cluster.values import PRECISION, Device
 from stead.errors import BadCluster
 
 KINDS = ("cpu", "gpu", "npu", "fpga", "group", "other")
@@ -68,6 +68,7 @@ class CatalogueEntry:
     aliases: tuple[str, ...]
     note: str
     source: str
+    precision: Mapping[str, str]  # what its runtime does with types that it has no rate for: "converted to fp16"
 
     @property
     def title(self) -> str:
@@ -137,6 +138,15 @@ def candidates(name: str) -> tuple[CatalogueEntry, ...]:
     return ()
 
 
+def usual_precision(kind: str) -> Mapping[str, str]:
+    """What runtimes do with types that a device of a kind lacks, where its model is not known.
+
+    >>> usual_precision("npu")["fp32"]
+    'converted to fp16'
+    """
+    return _catalogue().usual.get(kind, {})
+
+
 def is_alias(name: str) -> bool:
     """Whether a name that is in the catalogue is something else than the key or title of its device."""
     entry = lookup(name)
@@ -190,6 +200,7 @@ class _Catalogue:
     entries: tuple[CatalogueEntry, ...]
     names: Mapping[str, CatalogueEntry]  # by normal form of key, title and aliases
     ambiguous: Mapping[str, tuple[CatalogueEntry, ...]]  # by normal form
+    usual: Mapping[str, Mapping[str, str]]  # by kind: precision of devices that are not in the catalogue
 
 
 @cache
@@ -201,7 +212,8 @@ def _catalogue() -> _Catalogue:
 def _build(table: Mapping[str, Any]) -> _Catalogue:
     """Checks that no name leads to two devices: a fault of the table is found at its first use."""
     launch = {kind: float(us) / 1e6 for kind, us in table["launch_overhead_us"].items()}
-    found = tuple(_entry(row, launch) for row in table["device"])
+    runtimes = tuple(_runtime(row) for row in table["runtime"])
+    found = tuple(_entry(row, launch, runtimes) for row in table["device"])
     by_key = {entry.key: entry for entry in found}
     names: dict[str, CatalogueEntry] = {}
     for entry in found:
@@ -214,7 +226,8 @@ def _build(table: Mapping[str, Any]) -> _Catalogue:
     assert not names.keys() & ambiguous.keys(), (
         f"catalogue: {names.keys() & ambiguous.keys()} are not ambiguous"
     )
-    return _Catalogue(found, MappingProxyType(names), MappingProxyType(ambiguous))
+    usual = {runtime.kind: runtime.precision for runtime in runtimes if runtime.usual}
+    return _Catalogue(found, MappingProxyType(names), MappingProxyType(ambiguous), MappingProxyType(usual))
 
 
 _KEYS = frozenset(
@@ -234,11 +247,50 @@ _KEYS = frozenset(
         "aliases",
         "note",
         "source",
+        "precision",
+        "runtime",
     }
 )
 
 
-def _entry(row: Mapping[str, Any], launch: Mapping[str, float]) -> CatalogueEntry:
+@dataclass(frozen=True, slots=True)
+class _Runtime:
+    """What software does with types of numbers that a device lacks."""
+
+    name: str
+    kind: str
+    vendors: tuple[str, ...]
+    usual: bool  # also for devices of that kind that the catalogue does not know
+    precision: Mapping[str, str]
+
+
+def _runtime(row: Mapping[str, Any]) -> _Runtime:
+    known = {"name", "kind", "vendors", "usual", "precision", "note", "source"}
+    assert row.keys() <= known, f"catalogue: runtime {row['name']} has unknown keys {row.keys() - known}"
+    assert row["source"], f"catalogue: runtime {row['name']} has no source"
+    _check_precision(row["name"], row["precision"])
+    return _Runtime(row["name"], row["kind"], tuple(row["vendors"]), row.get("usual", False), row["precision"])
+
+
+def _check_precision(name: str, precision: Mapping[str, str]) -> None:
+    for dtype, said in precision.items():
+        assert dtype in DTYPES, f"catalogue: {name} has unknown type {dtype}"
+        assert PRECISION.fullmatch(said), f"catalogue: {name}: {said}"
+
+
+def _precision_of(row: Mapping[str, Any], runtimes: Sequence[_Runtime]) -> Mapping[str, str]:
+    """What its runtime says, and the row itself above that, of types that it has no rate for."""
+    said: dict[str, str] = {}
+    for runtime in runtimes:
+        named = row["runtime"] == runtime.name if "runtime" in row else row["vendor"] in runtime.vendors
+        if named and runtime.kind == row["kind"]:
+            said.update(runtime.precision)
+    own = row.get("precision", {})
+    _check_precision(row["key"], own)
+    return MappingProxyType({dtype: words for dtype, words in {**said, **own}.items() if dtype not in row["tflops"]})
+
+
+def _entry(row: Mapping[str, Any], launch: Mapping[str, float], runtimes: Sequence[_Runtime]) -> CatalogueEntry:
     assert row.keys() <= _KEYS, f"catalogue: {row['key']} has unknown keys {row.keys() - _KEYS}"
     assert set(row["tflops"]) <= set(DTYPES), f"catalogue: {row['key']} has unknown types"
     memory, bandwidth = row.get("memory_gib"), row.get("bandwidth_gb_s")
@@ -261,6 +313,7 @@ def _entry(row: Mapping[str, Any], launch: Mapping[str, float]) -> CatalogueEntr
         aliases=tuple(row.get("aliases", ())),
         note=row.get("note", ""),
         source=row["source"],
+        precision=_precision_of(row, runtimes),
     )
 
 

@@ -1,4 +1,9 @@
-"""From what a user writes, "3090,3060", "2x A100-80GB + cpu", `auto` or a file, to a Cluster.
+"""From what a user writes, "3090,3060", "2x 3090 @ pcie3x8 + cpu 64GB", `auto` or a file, to a Cluster.
+
+    description   group + group + ...
+    group         part, part, ... [@ link]       the link is that of all parts before it, back to a plus or an @
+    part          [count x] name [size]          name of the catalogue; size: another memory, binary (64GB is 64 GiB)
+    link          pcie3x8 | nvlink | 25GB/s      port of each device; fabric between them; rate of each
 
 Everything that is assumed on the way is said: the second result of `cluster_from` holds the lines to show.
 """
@@ -7,10 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 
 from stead.cluster.catalogue import (
@@ -21,68 +25,87 @@ from stead.cluster.catalogue import (
     entries,
     is_alias,
     lookup,
-    pcie_rate,
 )
-from stead.cluster.files import read_cluster
+from stead.cluster.files import read_described
+from stead.cluster.links import Wiring, check_wiring, default_links, silent_pairs, wiring_from
 from stead.cluster.machine import FoundGpu, Machine, this_machine
-from stead.cluster.units import format_bytes, format_flops, format_rate, format_seconds, show
-from stead.cluster.values import MAX_DEVICES, Cluster, Device, Link, link_both_ways
+from stead.cluster.reserve import RESERVE_BYTES, RESERVE_SHARE, Reserve
+from stead.cluster.units import format_bytes, format_flops, format_rate, one_line, parse_bytes, show
+from stead.cluster.values import MAX_DEVICES, Cluster, Device
 from stead.errors import BadCluster
 
-RESERVE_SHARE = 0.08  # of a GPU's memory, for its context, its libraries and fragmentation
-RESERVE_BYTES = 2**29
-LATENCY_SECONDS = 10e-6  # within a machine
-NETWORK_LATENCY_SECONDS = 20e-6  # between machines
-NETWORK_BYTES_PER_SECOND = 1.25e9  # 10 Gbit/s Ethernet
-UNKNOWN_PORT = "3.0 x16"  # where no figure is published
-
-_EXAMPLE = 'write device names like "3090,3060" or "2x A100-80GB + cpu", "auto", or a .toml or .json file'
+_EXAMPLE = 'write device names like "3090,3060" or "2x 3090 @ pcie3x8 + cpu 64GB", "auto", or a .toml or .json file'
 _LONGEST_TEXT = 10_000
 _MANY = re.compile(
     r"([0-9]+)(?:[xX\N{MULTIPLICATION SIGN}*]\s*|\s+[xX\N{MULTIPLICATION SIGN}*]\s+)(.*)", re.DOTALL
 )
-_HELD = "\N{FULLWIDTH PLUS SIGN}"  # stands for a plus that belongs to a name
+_SIZE = re.compile(r"(.*\S)\s+([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([MGT])i?B", re.DOTALL | re.IGNORECASE)
+_RATE = re.compile(r"@\s*[0-9.]{1,30}\s*[kMGT]?(?:B|bit)/s")
+_HOLD = str.maketrans("+@", "\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH COMMERCIAL AT}")  # while they belong to a name
+_RELEASE = {after: before for before, after in _HOLD.items()}
 
 
 def cluster_from(
-    text_or_path: str | os.PathLike[str],
+    text_or_path: str | os.PathLike[str] | Sequence[str],
     *,
     reserve_share: float = RESERVE_SHARE,
     reserve_bytes: int = RESERVE_BYTES,
 ) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster that a text or a file describes, and the lines that say how it was understood.
+    """The cluster that a text, a list of texts or a file describes, and the lines that say how it was understood.
 
     Devices named in a text, or found on this machine, are linked in every ordered pair at the narrower of
     their PCI Express ports (by their own fabric if they are of one model and have one built in) with 10 us
-    latency; of the memory of GPUs `reserve_share` plus `reserve_bytes` is kept free. A file says all of this
-    itself.
+    latency; of the memory of GPUs `reserve_share` plus `reserve_bytes` is kept free. A size after a name and a link
+    after an @ say otherwise: "2x 3090 @ pcie3x8 + cpu 64GB". A file says all of this itself, or leaves it to the
+    same rules.
 
     >>> cluster, lines = cluster_from("3090,3060")
     >>> cluster.names
     ('3090', '3060')
     >>> lines[1]
     '3060 = GeForce RTX 3060 12 GB (alias)'
+    >>> cluster_from(["3090", "cpu 64GB"])[1][1]
+    'cpu = generic CPU (alias), memory 64.0 GiB as given'
     """
+    reserve = Reserve(reserve_share, reserve_bytes)
+    if isinstance(text_or_path, Sequence) and not isinstance(text_or_path, str):
+        text_or_path = _joined(text_or_path)
     if not isinstance(text_or_path, str):
-        return _from_file(Path(text_or_path))
+        return _from_file(Path(text_or_path), reserve)
     text = text_or_path.strip()
     if not text:
         raise BadCluster(f"no devices given; {_EXAMPLE}")
     if len(text) > _LONGEST_TEXT:
         raise BadCluster(f"a description of {len(text)} characters is too long; use a device file")
-    if text.lower().endswith((".toml", ".json")) or "/" in text or "\\" in text:
-        return _from_file(Path(text))
-    reserve = _Reserve(reserve_share, reserve_bytes)
+    if _is_file_name(text):
+        return _from_file(Path(text), reserve)
     if text.lower() == "auto":
         return cluster_of(this_machine(), reserve_share=reserve_share, reserve_bytes=reserve_bytes)
     return _from_names(text, reserve)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """One description of several."""
+    if not texts:
+        raise BadCluster(f"no devices given; {_EXAMPLE}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadCluster(f"a list of devices holds descriptions such as '3090', got {show(text)}")
+        if len(texts) > 1 and (text.strip().lower() == "auto" or _is_file_name(text.strip())):
+            raise BadCluster(f"{show(text)} describes a whole cluster; give it alone, not in a list with others")
+    return " + ".join(texts)
+
+
+def _is_file_name(text: str) -> bool:
+    rest = _RATE.sub("@", text)  # the slash of "@ 25GB/s" belongs to no path
+    return text.lower().endswith((".toml", ".json")) or "/" in rest or "\\" in rest
 
 
 def cluster_of(
     machine: Machine, *, reserve_share: float = RESERVE_SHARE, reserve_bytes: int = RESERVE_BYTES
 ) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster that a machine is, and the lines that say which of its figures were measured."""
-    reserve = _Reserve(reserve_share, reserve_bytes)
+    reserve = Reserve(reserve_share, reserve_bytes)
     cards = [_card(gpu, reserve) for gpu in machine.gpus]
     host, lines = _host(machine, reserve)
     devices = [*(device for device, _ in cards), host]
@@ -90,31 +113,6 @@ def cluster_of(
     links, link_lines = default_links(devices, ports=ports)
     told = (*(line for _, line in cards), *lines, *machine.notes, *link_lines, *reserve.lines(devices))
     return Cluster(tuple(devices), links), told
-
-
-def default_links(
-    devices: Sequence[Device], *, ports: Mapping[str, str] | None = None
-) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """Links for every ordered pair from what the catalogue knows, and the lines that say what was assumed.
-
-    `ports` gives PCI Express ports by device name where they are known better than from the catalogue.
-    """
-    links: list[Link] = []
-    by_way: dict[_Way, list[str]] = {}
-    for first, second in combinations(devices, 2):
-        way = _way_between(first, second, ports or {})
-        links += link_both_ways(
-            first.name,
-            second.name,
-            bytes_per_second=way.bytes_per_second,
-            latency_seconds=way.latency_seconds,
-        )
-        by_way.setdefault(way, []).append(f"{first.name} <-> {second.name}")
-    position = {device.name: d for d, device in enumerate(devices)}
-    links.sort(key=lambda link: (position[link.source], position[link.target]))
-    return tuple(links), tuple(
-        _link_line(way, pairs, single=len(by_way) == 1) for way, pairs in by_way.items()
-    )
 
 
 def add_host(cluster: Cluster) -> Cluster:
@@ -133,86 +131,91 @@ def add_host(cluster: Cluster) -> Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reserve:
-    """Memory of GPUs that is kept free."""
-
-    share: float
-    size_bytes: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share < 1 or self.size_bytes < 0:
-            raise BadCluster(
-                f"a reserve is a share of at least 0 and below 1 and a size of at least 0, "
-                f"got {self.share} and {self.size_bytes}"
-            )
-
-    def of(self, kind: str, memory_bytes: int) -> int:
-        return int(self.share * memory_bytes) + self.size_bytes if kind == "gpu" else 0
-
-    def lines(self, devices: Sequence[Device]) -> tuple[str, ...]:
-        kept = [device for device in devices if device.reserve_bytes]
-        if not kept:
-            return ()
-        usable = list(
-            dict.fromkeys(
-                f"{format_bytes(device.usable_bytes)} of {format_bytes(device.memory_bytes)}"
-                for device in kept
-            )
-        )
-        rule = f"{100 * self.share:g} % + {self.size_bytes / 2**30:g} GiB"
-        return (f"reserve: {rule} of every GPU stays free; usable are {', '.join(usable)}",)
-
-
-@dataclass(frozen=True, slots=True)
 class _Item:
-    """One part of a description: how many of which device, and what it was called."""
+    """One part of a description: how many of which device, what it was called, and what was said about it."""
 
     count: int
     called: str
     entry: CatalogueEntry
+    memory_bytes: int | None = None  # None: that of the catalogue
+    wiring: Wiring | None = None
 
 
-def _from_names(text: str, reserve: _Reserve) -> tuple[Cluster, tuple[str, ...]]:
-    items = [_item(part, text) for part in _parts(text)]
+def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
+    items = _items(text)
     total = sum(item.count for item in items)
     if total > MAX_DEVICES:
         raise BadCluster(f"{show(text)} asks for {total} devices; a cluster has at most {MAX_DEVICES}")
     devices: list[Device] = []
     lines: list[str] = []
+    wired: dict[str, Wiring] = {}
     for item, names in zip(items, _names(items), strict=True):
-        devices += [_device(item.entry, name, reserve) for name in names]
+        devices += [_device(item, name, reserve) for name in names]
+        wired.update({name: item.wiring for name in names if item.wiring is not None})
         lines.append(_resolution(item, names))
         lines += _assumptions(item)
-    links, link_lines = default_links(devices)
+    for wiring in dict.fromkeys(wired.values()):
+        check_wiring(wiring, [device for device in devices if wired.get(device.name) == wiring])
+    links, link_lines = default_links(devices, wired=wired)
     told = dict.fromkeys((*lines, *link_lines, *reserve.lines(devices)))
     return Cluster(tuple(devices), links), tuple(told)
 
 
-def _parts(text: str) -> list[str]:
-    """The text between separators; a plus inside a name that the catalogue knows is none."""
+def _items(text: str) -> list[_Item]:
+    """The parts of a description; `@ link` covers all before it, back to the last plus or @."""
+    items: list[_Item] = []
+    first = 0  # of the items that the next @ covers
+    for separator, part in _parts(text):
+        if separator == "+":
+            first = len(items)
+        devices, at, link = (piece.strip() for piece in part.partition("@"))
+        if at and not (devices and link):
+            missing = "devices before" if not devices else "a link after"
+            raise BadCluster(f"{show(_shown(part))} has an @ without {missing} it; write it like 2x 3090 @ pcie3x8")
+        if "@" in link:
+            raise BadCluster(f"{show(_shown(part))} has two @; separate the devices by a comma or a plus")
+        items.append(_item(_shown(devices)))
+        if at:
+            wiring = wiring_from(_shown(link), len(items))
+            items[first:] = [replace(item, wiring=wiring) for item in items[first:]]
+            first = len(items)
+    return items
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """Separator and text after it; a plus or an @ inside a name that the catalogue knows separates nothing."""
     held = text
-    for pattern in _plus_names():
-        held = pattern.sub(lambda found: found[0].replace("+", _HELD), held)
-    parts = [part.strip().replace(_HELD, "+") for part in re.split(r"[,+]", held)]
-    if not all(parts):
+    for pattern in _held_names():
+        held = pattern.sub(lambda found: found[0].translate(_HOLD), held)
+    pieces = re.split(r"([,+])", held)
+    parts = [("", pieces[0].strip())]
+    parts += [(pieces[i], pieces[i + 1].strip()) for i in range(1, len(pieces), 2)]
+    if not all(part for _, part in parts):
         raise BadCluster(f"{show(text)} has an empty place beside a separator; {_EXAMPLE}")
     return parts
 
 
+def _shown(held: str) -> str:
+    """A text as it was written."""
+    return held.translate(_RELEASE)
+
+
 @cache
-def _plus_names() -> tuple[re.Pattern[str], ...]:
-    """Patterns for names with a plus in them, longest first."""
-    names = {name for entry in entries() for name in (entry.key, *entry.aliases) if "+" in name}
+def _held_names() -> tuple[re.Pattern[str], ...]:
+    """Patterns for names with a plus or an @ in them, longest first."""
+    names = {
+        name for entry in entries() for name in (entry.key, *entry.aliases) if "+" in name or "@" in name
+    }
     return tuple(
         re.compile(rf"(?<![\w]){re.escape(name)}(?![\w])", re.IGNORECASE)
         for name in sorted(names, key=lambda name: (-len(name), name))
     )
 
 
-def _item(part: str, text: str) -> _Item:
+def _item(part: str) -> _Item:
     many = _MANY.fullmatch(part)
     if many is None or candidates(part):
-        return _Item(1, part, lookup(part))
+        return _sized(1, part)
     digits, name = many[1], many[2].strip()
     if not name:
         raise BadCluster(f"{show(part)} says how many but not of what; {_EXAMPLE}")
@@ -221,7 +224,18 @@ def _item(part: str, text: str) -> _Item:
         raise BadCluster(f"{show(part)} asks for no device; leave it out or write 1x or more")
     if count > MAX_DEVICES:
         raise BadCluster(f"{show(part)} asks for more than the {MAX_DEVICES} devices that a cluster may have")
-    return _Item(count, name, lookup(name))
+    return _sized(count, name)
+
+
+def _sized(count: int, text: str) -> _Item:
+    """A device of the catalogue; a size after its name is another memory, unless it is part of the name."""
+    size = _SIZE.fullmatch(text)
+    if candidates(text) or size is None or not candidates(size[1]):
+        return _Item(count, text, lookup(text))
+    memory = parse_bytes(f"{size[2]}{size[3][0].upper()}iB", f"memory of {size[1]}")
+    if memory < 1:
+        raise BadCluster(f"{show(text)}: a device needs some memory; write a size such as 64GB")
+    return _Item(count, size[1], lookup(size[1]), memory)
 
 
 def _names(items: Sequence[_Item]) -> list[list[str]]:
@@ -242,8 +256,9 @@ def _names(items: Sequence[_Item]) -> list[list[str]]:
     return names
 
 
-def _device(entry: CatalogueEntry, name: str, reserve: _Reserve) -> Device:
-    memory = entry.memory_bytes or lookup(GENERIC_CPU).memory_bytes or 0
+def _device(item: _Item, name: str, reserve: Reserve) -> Device:
+    entry = item.entry
+    memory = item.memory_bytes or entry.memory_bytes or lookup(GENERIC_CPU).memory_bytes or 0
     return device_from(entry, name, memory_bytes=memory, reserve_bytes=reserve.of(entry.kind, memory))
 
 
@@ -251,14 +266,15 @@ def _resolution(item: _Item, names: Sequence[str]) -> str:
     alias = " (alias)" if is_alias(item.called) else ""
     many = f"{item.count}x " if item.count > 1 else ""
     called = "" if list(names) == [item.called] else f": {', '.join(names)}"
-    return f"{many}{item.called} = {item.entry.title}{alias}{called}"
+    memory = f", memory {format_bytes(item.memory_bytes)} as given" if item.memory_bytes else ""
+    return f"{many}{item.called} = {item.entry.title}{alias}{memory}{called}"
 
 
 def _assumptions(item: _Item) -> list[str]:
     """What the catalogue does not know about a device and the plan has to assume."""
     entry, generic = item.entry, lookup(GENERIC_CPU)
     lines = []
-    if entry.memory_bytes is None:
+    if entry.memory_bytes is None and item.memory_bytes is None:
         size = format_bytes(generic.memory_bytes or 0)
         lines.append(
             f"{item.called}: {size} of its machine's memory are assumed; a device file can say better"
@@ -271,69 +287,32 @@ def _assumptions(item: _Item) -> list[str]:
         rates = ", ".join(f"{dtype} {format_flops(rate)}" for dtype, rate in entry.flops_per_second.items())
         what = {"tflops": rates, "bandwidth_gb_s": format_rate(entry.bytes_per_second or 0)}
         what["memory_gib"] = format_bytes(entry.memory_bytes or 0)
-        lines.append(
-            f"{item.called}: {', '.join(what[field] for field in entry.assumed)} assumed ({entry.note})"
-        )
+        given = ("memory_gib",) if item.memory_bytes else ()
+        assumed = [what[field] for field in entry.assumed if field not in given]
+        lines.append(f"{item.called}: {', '.join(assumed)} assumed ({entry.note})")
     return lines
 
 
-def _from_file(path: Path) -> tuple[Cluster, tuple[str, ...]]:
-    cluster = read_cluster(path)
+def _from_file(path: Path, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
+    cluster, links = read_described(path, reserve)
     lines = [f"{device.name} = {lookup(device.model).title}" for device in cluster if device.model]
-    return cluster, (*lines, f"{len(cluster)} devices and {len(cluster.links)} links as {path} gives them")
+    given, file = _counted(len(cluster), "device"), one_line(str(path))
+    if links:
+        lines.append(f"{given} as {file} gives them; it says nothing about links, so the usual ones are taken")
+    else:
+        also = f" and {_counted(len(cluster.links), 'link')}" if len(cluster) > 1 else ""
+        lines.append(f"{given}{also} as {file} gives them")
+    return cluster, (*lines, *links, *silent_pairs(cluster), *reserve.lines(cluster.devices))
 
 
-# Links
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How two devices reach each other."""
-
-    bytes_per_second: float
-    latency_seconds: float
-    through: str
-
-
-def _way_between(first: Device, second: Device, ports: Mapping[str, str]) -> _Way:
-    rows = [lookup(device.model) if device.model else None for device in (first, second)]
-    fabric = rows[0].fabric if rows[0] is not None else None
-    if fabric is not None and rows[0] == rows[1] and not fabric.bridge:
-        return _Way(fabric.peer_bytes_per_second, LATENCY_SECONDS, f"{fabric.name}, peak")
-    if any(row is not None and row.whole_machine for row in rows):
-        return _Way(NETWORK_BYTES_PER_SECOND, NETWORK_LATENCY_SECONDS, "10 Gbit/s Ethernet, assumed")
-    on_bus = [
-        (device, row)
-        for device, row in zip((first, second), rows, strict=True)
-        if not (device.is_host or (row is not None and row.shares_host_memory))
-    ]
-    if not on_bus:
-        rate = min(first.bytes_per_second, second.bytes_per_second)
-        return _Way(rate, LATENCY_SECONDS, "host memory, peak")
-    ways = []
-    for device, row in on_bus:
-        port = ports.get(device.name) or (row.pcie if row is not None else "")
-        note = "peak" if port else "assumed"
-        if fabric is not None and rows[0] == rows[1]:
-            note += f", no {fabric.name} bridge"
-        ways.append(
-            _Way(pcie_rate(port or UNKNOWN_PORT), LATENCY_SECONDS, f"PCIe {port or UNKNOWN_PORT}, {note}")
-        )
-    return min(ways, key=lambda way: way.bytes_per_second)
-
-
-def _link_line(way: _Way, pairs: Sequence[str], *, single: bool) -> str:
-    rest = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-    which = "" if single else f" {', '.join(pairs[:3])}{rest}"
-    latency = format_seconds(way.latency_seconds)
-    rate = format_rate(way.bytes_per_second)
-    return f"links{which}: {rate} each way ({way.through}), latency {latency} (assumed)"
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # This machine
 
 
-def _card(gpu: FoundGpu, reserve: _Reserve) -> tuple[Device, str]:
+def _card(gpu: FoundGpu, reserve: Reserve) -> tuple[Device, str]:
     """A card with its measured memory and the rates of the catalogue."""
     found = candidates(gpu.name)
     if len(found) > 1:  # variants that differ in memory: the measured size tells which
@@ -360,7 +339,7 @@ def _card(gpu: FoundGpu, reserve: _Reserve) -> tuple[Device, str]:
     return device, f"{name} = {row.key}: {format_bytes(gpu.memory_bytes)} (measured), {rates}"
 
 
-def _host(machine: Machine, reserve: _Reserve) -> tuple[Device, tuple[str, ...]]:
+def _host(machine: Machine, reserve: Reserve) -> tuple[Device, tuple[str, ...]]:
     """The processor: memory and cores measured, rates from the catalogue if it is there, else assumed."""
     generic = lookup(GENERIC_CPU)
     memory = machine.memory_bytes or generic.memory_bytes or 0

@@ -7,13 +7,14 @@
     model = "GeForce RTX 3090"     # name in the catalogue; fills in what is missing here
     kind = "gpu"                   # cpu, gpu, npu, fpga, group, other
     memory = "24GiB"
-    reserve = "1GiB"               # left free; 0 if missing
+    reserve = "1GiB"               # left free; missing: 8 % + 0.5 GiB of a GPU of 4 GiB or more, else 0
     bandwidth = "936GB/s"
     flops = {fp32 = "35.6T", fp16 = "71T", fp64 = "none"}     # "none" drops a rate of the catalogue
     efficiency = {compute = 0.7, memory = 0.8}                # matmul and mem are accepted, too
     launch_overhead = "5us"
     unsupported_ops = ["Loop"]
     alias = {accelerate = 0, openvino = "GPU.0", ort = "cuda", llama = "CUDA0"}
+    precision = {bf16 = "computed in fp32"}                   # of types that it has no rate for; see precision.py
     [[link]]
     between = ["cuda:0", "cpu"]    # both ways; or `from` and `to` for one way
     bandwidth = "25GB/s"
@@ -24,6 +25,7 @@
     between = ["*", "*"]           # every pair that no other link names; ["*", "cpu"] goes before ["*", "*"]
     via = "cpu"                    # without bandwidth: the two links with cpu, one after the other
 
+Without any [[link]] all devices are linked as named ones are; `link = []` says that there are none.
 "unlimited" stands for a memory or a bandwidth without bounds.
 """
 
@@ -37,9 +39,10 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from stead.cluster.catalogue import lookup
+from stead.cluster.reserve import Reserve
 from stead.cluster.tables import SCHEMA, cluster_from_data
 from stead.cluster.units import exact_bytes, exact_flops, exact_rate, exact_seconds, one_line, show
 from stead.cluster.values import UNLIMITED_BYTES, Cluster, Device
@@ -52,14 +55,22 @@ _MOST_DOTS = 1_000  # the TOML reader takes quadratic time on a long dotted key
 _MAX_DIGITS = 400
 
 
+Described: TypeAlias = tuple[Cluster, tuple[str, ...]]  # a cluster and what was assumed about its links
+
+
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
     """The cluster in a .toml or .json file; BadCluster with the file and the place for whatever is wrong."""
+    return read_described(path)[0]
+
+
+def read_described(path: str | os.PathLike[str], reserve: Reserve | None = None) -> Described:
+    """The cluster in a file, and the lines that say how it is linked if the file does not."""
     where = one_line(os.fspath(path))
     suffix = Path(path).suffix.lower()
     if suffix not in (".toml", ".json"):
         raise BadCluster(f"{where}: cluster files end in .toml or .json; rename it, or name devices directly")
     text = _read_text(Path(path), where)
-    return cluster_from_toml(text, where) if suffix == ".toml" else cluster_from_json(text, where)
+    return (_from_toml if suffix == ".toml" else _from_json)(text, where, reserve)
 
 
 def write_cluster(cluster: Cluster, path: str | os.PathLike[str]) -> None:
@@ -80,22 +91,12 @@ def cluster_from_toml(text: str, where: str = "TOML") -> Cluster:
     >>> cluster_from_toml('[[device]]\\nname = "a"\\nmodel = "GeForce RTX 3090"').devices[0].kind
     'gpu'
     """
-    for line in text.splitlines():
-        if len(line) > _LONGEST_LINE or line.count(".") > _MOST_DOTS:
-            raise BadCluster(f"{where}: a line of {len(line)} characters is too long; break it into several")
-    return _parsed(lambda: tomllib.loads(text), text, where, "TOML")
+    return _from_toml(text, where)[0]
 
 
 def cluster_from_json(text: str, where: str = "JSON") -> Cluster:
     """The cluster in a JSON text; `where` is what errors call it."""
-    return _parsed(
-        lambda: json.loads(
-            text, object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_short_int
-        ),
-        text,
-        where,
-        "JSON",
-    )
+    return _from_json(text, where)[0]
 
 
 def cluster_to_toml(cluster: Cluster) -> str:
@@ -136,18 +137,33 @@ def _read_text(path: Path, where: str) -> str:
         ) from None
 
 
-def _parsed(load: Callable[[], object], text: str, where: str, language: str) -> Cluster:
+def _from_toml(text: str, where: str, reserve: Reserve | None = None) -> Described:
+    for line in text.splitlines():
+        if len(line) > _LONGEST_LINE or line.count(".") > _MOST_DOTS:
+            raise BadCluster(f"{where}: a line of {len(line)} characters is too long; break it into several")
+    return cluster_from_data(_parsed(lambda: tomllib.loads(text), text, where, "TOML"), where, reserve)
+
+
+def _from_json(text: str, where: str, reserve: Reserve | None = None) -> Described:
+    def load() -> object:
+        return json.loads(
+            text, object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_short_int
+        )
+
+    return cluster_from_data(_parsed(load, text, where, "JSON"), where, reserve)
+
+
+def _parsed(load: Callable[[], object], text: str, where: str, language: str) -> object:
     if not text.strip():
         raise BadCluster(f"{where}: empty; describe at least one device")
     try:
-        data = load()
+        return load()
     except RecursionError:
         raise BadCluster(f"{where}: nested too deeply; a cluster needs only a few levels") from None
     except BadCluster as error:
         raise BadCluster(f"{where}: {error}") from None
     except (ValueError, OverflowError) as error:  # what is not TOML or JSON, and numbers without end
         raise BadCluster(f"{where}: not {language}: {_reason(error)}") from None
-    return cluster_from_data(data, where)
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -177,7 +193,7 @@ def _data_of(cluster: Cluster) -> dict[str, Any]:
         "contention": cluster.contention,
         "routing": cluster.routing,
         "device": [_device_data(device) for device in cluster],
-        **({"link": _link_data(cluster)} if cluster.links else {}),
+        **({"link": _link_data(cluster)} if cluster.links or len(cluster) > 1 else {}),
     }
 
 
@@ -187,12 +203,13 @@ def _device_data(device: Device) -> dict[str, Any]:
         dtype for dtype in (row.flops_per_second if row else ()) if dtype not in device.flops_per_second
     ]
     unlimited = device.memory_bytes == UNLIMITED_BYTES
+    usual = Reserve().of(device.kind, device.memory_bytes)  # what a file without `reserve` means
     data: dict[str, Any] = {
         "name": device.name,
         "model": row.key if row else None,
         "kind": device.kind,
         "memory": "unlimited" if unlimited else exact_bytes(device.memory_bytes),
-        "reserve": exact_bytes(device.reserve_bytes) if device.reserve_bytes else None,
+        "reserve": None if device.reserve_bytes == usual else exact_bytes(device.reserve_bytes),
         "bandwidth": _rate_data(device.bytes_per_second),
         "flops": {
             **{dtype: exact_flops(rate) for dtype, rate in device.flops_per_second.items()},
@@ -202,6 +219,7 @@ def _device_data(device: Device) -> dict[str, Any]:
         "launch_overhead": exact_seconds(device.launch_seconds),
         "unsupported_ops": sorted(device.unsupported_kinds),
         "alias": dict(device.alias),
+        "precision": dict(device.precision),
     }
     return {key: value for key, value in data.items() if value is not None and value not in ({}, [])}
 
@@ -246,9 +264,10 @@ def _checked(text: str, cluster: Cluster, read: Callable[[str, str], Cluster]) -
 
 
 def _toml(data: Mapping[str, Any]) -> str:
-    lines = [f"{key} = {_toml_value(value)}" for key, value in data.items() if key not in ("device", "link")]
-    for kind in ("device", "link"):
-        for table in data.get(kind, ()):
+    tables = ("device", *(("link",) if data.get("link") else ()))  # no table at all would mean the usual links
+    lines = [f"{key} = {_toml_value(value)}" for key, value in data.items() if key not in tables]
+    for kind in tables:
+        for table in data[kind]:
             lines += ["", f"[[{kind}]]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 

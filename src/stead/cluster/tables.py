@@ -9,8 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from stead.cluster.catalogue import DTYPES, KINDS, CatalogueEntry, device_from, lookup
+from stead.cluster.links import default_links
+from stead.cluster.reserve import Reserve
 from stead.cluster.units import one_line, parse_bytes, parse_flops, parse_rate, parse_seconds, show
-from stead.cluster.values import MAX_DEVICES, UNLIMITED_BYTES, Cluster, Contention, Device, Link, Routing
+from stead.cluster.values import (
+    MAX_DEVICES,
+    PRECISION,
+    PRECISION_ADVICE,
+    UNLIMITED_BYTES,
+    Cluster,
+    Contention,
+    Device,
+    Link,
+    Routing,
+)
 from stead.errors import BadCluster, did_you_mean
 
 SCHEMA = 1
@@ -20,7 +32,7 @@ _SYNONYMS = {"matmul": "compute", "mem": "memory"}
 _TOP_KEYS = ("schema", "contention", "routing", "device", "link")
 _DEVICE_KEYS = (
     "name", "model", "kind", "memory", "reserve", "bandwidth", "flops", "efficiency", "launch_overhead",
-    "unsupported_ops", "alias",
+    "unsupported_ops", "alias", "precision",
 )  # fmt: skip
 _DIRECT: Routing = "direct"
 _LINK_KEYS = ("between", "from", "to", "bandwidth", "latency", "gap", "duplex", "via")
@@ -49,33 +61,51 @@ class _Table:
         return key in self.values
 
 
-def cluster_from_data(data: object, where: str) -> Cluster:
-    """The cluster that plain data describes; `where` is what errors call it."""
+def cluster_from_data(
+    data: object, where: str, reserve: Reserve | None = None
+) -> tuple[Cluster, tuple[str, ...]]:
+    """The cluster that plain data describes, and what was assumed about its links where it gives none.
+
+    `where` is what errors call it.
+    """
     top = _Table(data, where, _TOP_KEYS)
     schema = top.values.get("schema", SCHEMA)
     if isinstance(schema, bool) or schema != SCHEMA:
         raise BadCluster(
             f"{where}: schema {show(schema)} is unknown; this version of stead reads schema {SCHEMA}"
         )
-    devices = _devices(top, where)
+    devices = _devices(top, where, reserve or Reserve())
     rules = [
         _rule(entry, f"{where}: link {i}", devices) for i, entry in enumerate(top.get("link", _tables, []), 1)
     ]
     routing = top.get("routing", _choice(get_args(Routing)), _DIRECT)
     contention = _contention(top, rules)
     try:
-        return Cluster(devices, _links(rules, devices), contention, routing)
+        links, lines = _links(rules, devices), tuple[str, ...]()
+        if "link" not in top:
+            links, lines = _usual_links(devices, routing)
+        return Cluster(devices, links, contention, routing), lines
     except BadCluster as error:
         raise BadCluster(f"{where}: {error}") if not str(error).startswith(where) else error from None
 
 
-def _devices(top: _Table, where: str) -> tuple[Device, ...]:
+def _usual_links(devices: Sequence[Device], routing: Routing) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+    """Links of a file that says nothing about them; over the host only if there is one."""
+    links, lines = default_links(devices)
+    if routing == "direct":
+        return links, lines
+    hosts = {device.name for device in devices if device.is_host}
+    joined = tuple(link for link in links if len({link.source, link.target} & hosts) == 1)
+    return joined, lines if joined else ()
+
+
+def _devices(top: _Table, where: str, reserve: Reserve) -> tuple[Device, ...]:
     given = top.get("device", _tables, [])
     if not given:
         raise BadCluster(f"{where}: no device; add a [[device]] table with a name")
     if len(given) > MAX_DEVICES:
         raise BadCluster(f"{where}: {len(given)} devices; a cluster has at most {MAX_DEVICES}")
-    devices = tuple(_device(entry, i, where) for i, entry in enumerate(given, 1))
+    devices = tuple(_device(entry, i, where, reserve) for i, entry in enumerate(given, 1))
     first: dict[str, int] = {}
     for i, device in enumerate(devices, 1):
         if device.name in first:
@@ -86,7 +116,7 @@ def _devices(top: _Table, where: str) -> tuple[Device, ...]:
     return devices
 
 
-def _device(entry: object, number: int, where: str) -> Device:
+def _device(entry: object, number: int, where: str, reserve: Reserve) -> Device:
     table = _Table(entry, f"{where}: device {number}", _DEVICE_KEYS)
     if "name" not in table:
         raise BadCluster(f"{table.place}: name: missing; every device needs one")
@@ -97,17 +127,19 @@ def _device(entry: object, number: int, where: str) -> Device:
     row = table.get("model", _model, None)
     base = _base(table, name, row)
     flops = {**base.flops_per_second, **table.get("flops", _flops, {})}
+    kind = table.get("kind", _choice(KINDS), base.kind)
     try:
         return replace(
             base,
-            kind=table.get("kind", _choice(KINDS), base.kind),
-            reserve_bytes=table.get("reserve", parse_bytes, 0),
+            kind=kind,
+            reserve_bytes=table.get("reserve", parse_bytes, reserve.of(kind, base.memory_bytes)),
             bytes_per_second=table.get("bandwidth", _rate_or_unlimited, base.bytes_per_second),
             flops_per_second={dtype: rate for dtype, rate in flops.items() if rate is not None},
             launch_seconds=table.get("launch_overhead", parse_seconds, base.launch_seconds),
             efficiency=table.get("efficiency", _efficiency, {}),
             unsupported_kinds=frozenset(table.get("unsupported_ops", _words, [])),
             alias=table.get("alias", _alias, {}),
+            precision=table.get("precision", _precision, {}),
         )
     except BadCluster as error:
         raise BadCluster(f"{table.place}: {error}") if not str(error).startswith(where) else error from None
@@ -172,6 +204,14 @@ def _efficiency(given: object, what: str) -> dict[str, float]:
             raise BadCluster(f"{what}: {key}: must be a number above 0 and at most 1, got {show(share)}")
         shares[name] = float(share)
     return shares
+
+
+def _precision(given: object, what: str) -> dict[str, str]:
+    table = _Table(given, what, DTYPES)
+    for dtype, said in table.values.items():
+        if not isinstance(said, str) or not PRECISION.fullmatch(said):
+            raise BadCluster(f"{what}: {dtype}: cannot read {show(said)}; {PRECISION_ADVICE}")
+    return table.values
 
 
 def _alias(given: object, what: str) -> dict[str, str | int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,6 +18,15 @@ from stead.errors import BadCluster, did_you_mean
 
 UNLIMITED_BYTES = 2**62
 MAX_DEVICES = 64
+
+_TYPE = "(?:fp64|fp32|tf32|fp16|bf16|fp8|fp4|int8|int4)"
+PRECISION = re.compile(
+    rf"computed in (?P<computed>{_TYPE})|converted to (?P<converted>{_TYPE})"
+    rf"|run at 1/(?P<share>[1-9][0-9]{{0,3}}) of (?P<base>{_TYPE})|(?P<none>not supported)"
+)
+PRECISION_ADVICE = (
+    'write "computed in fp32", "converted to fp16", "run at 1/64 of fp32" or "not supported", with a type that it has'
+)
 
 Contention = Literal["none", "link", "pair", "sender", "receiver", "bus"]
 Routing = Literal["direct", "host"]
@@ -43,6 +53,7 @@ class Device:
     unsupported_kinds: frozenset[str] = frozenset()
     model: str = ""  # key of the catalogue, if it came from there
     alias: Mapping[str, str | int] = field(default_factory=dict)  # its name in other tools
+    precision: Mapping[str, str] = field(default_factory=dict)  # by dtype: "converted to fp16"; see precision.py
 
     def __post_init__(self) -> None:
         _name("device", self.name)
@@ -59,6 +70,9 @@ class Device:
         for what, share in self.efficiency.items():
             if not 0 < share <= 1:
                 raise BadCluster(f"{what} efficiency of {self.name} must lie in (0, 1], got {share}")
+        for dtype, said in self.precision.items():
+            if not isinstance(said, str) or not PRECISION.fullmatch(said):
+                raise BadCluster(f"precision of {self.name}: {dtype}: cannot read {said!r}; {PRECISION_ADVICE}")
         for name in ("bytes_per_second", "launch_seconds"):  # 12 and 12.0 are one value and one fingerprint
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("flops_per_second", "efficiency"):
@@ -66,6 +80,7 @@ class Device:
             object.__setattr__(self, name, MappingProxyType(table))
         object.__setattr__(self, "unsupported_kinds", frozenset(self.unsupported_kinds))
         object.__setattr__(self, "alias", MappingProxyType(dict(self.alias)))
+        object.__setattr__(self, "precision", MappingProxyType(dict(self.precision)))
 
     @property
     def usable_bytes(self) -> int:
@@ -91,6 +106,7 @@ class Device:
             "efficiency": dict(self.efficiency),
             "unsupported_kinds": sorted(self.unsupported_kinds),
             "alias": dict(self.alias),
+            **({"precision": dict(self.precision)} if self.precision else {}),
         }
 
 
