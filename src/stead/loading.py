@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stead.cluster import Cluster, cluster_from
-from stead.costs import CostSource, Fitted, Profile, Roofline
+from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput
 from stead.formats import Model, read
 from stead.graph import Graph
@@ -22,7 +22,7 @@ class Loaded:
     graph: Graph
     cluster: Cluster
     costs: CostSource
-    resolutions: tuple[str, ...]  # how device names were understood
+    resolutions: tuple[str, ...]  # how devices were understood, and what they compute types in that they lack
     notes: tuple[str, ...]  # what a reader of the model should know
     model_name: str
     devices_text: str
@@ -67,6 +67,8 @@ def load(
     else:
         raise BadInput(f'{name} says nothing about devices; add --devices, for example --devices "3090,3060"')
     costs: CostSource = found.given if found.given is not None else Roofline()
+    if found.given is None:
+        resolutions = (*resolutions, *precision_notes(found.graph, cluster))
     if profiles:
         costs = Fitted(tuple(profiles), base=costs)
     return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, text)

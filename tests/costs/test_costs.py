@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stead.cluster import Cluster, Device
-from stead.costs import Costs, Given, Roofline, Source, flop_rate
+from stead.cluster import Cluster, Device, cluster_from, device_from, entries, precision_of
+from stead.costs import Costs, Given, Roofline, Source, flop_rate, precision_notes
 from stead.errors import BadCluster, BadInput
 from stead.graph import Graph, GraphBuilder
 
@@ -61,6 +61,75 @@ def test_a_card_that_is_slow_at_half_precision_computes_in_single() -> None:
 def test_a_device_without_flops_is_asked_for_them() -> None:
     with pytest.raises(BadCluster, match="has no FLOP/s for fp32"):
         seconds(Device("g"), flops=1.0)
+
+
+def named(text: str) -> Device:
+    return cluster_from(text)[0].devices[0]
+
+
+def test_bf16_on_a_v100_is_computed_in_fp32_with_tensors_as_they_are() -> None:
+    v100 = named("V100-SXM2-32GB")  # 15.7 TFLOP/s, 900 GB/s, 5 us
+    assert seconds(v100, flops=15.7e9, dtype="bf16") == pytest.approx(1e-3 + 5e-6)
+    assert seconds(v100, moved_bytes=900e6, dtype="bf16") == pytest.approx(1e-3 + 5e-6)
+
+
+def test_fp32_on_an_npu_is_converted_to_fp16_and_moves_half_the_bytes() -> None:
+    npu = named("Meteor Lake NPU")  # 5.5 TFLOP/s in fp16, 89.6 GB/s, 20 us
+    assert seconds(npu, flops=5.5e9) == pytest.approx(1e-3 + 20e-6)
+    assert seconds(npu, moved_bytes=179.2e6) == pytest.approx(1e-3 + 20e-6)
+
+
+def test_an_npu_without_a_published_fp16_rate_runs_at_half_its_int8_rate() -> None:
+    assert flop_rate(named("X Elite NPU"), "fp32") == 22.5e12
+
+
+def test_masks_and_indices_run_anywhere_at_memory_speed() -> None:
+    npu = named("Meteor Lake NPU")
+    for dtype in ("bool", "int64", "int32", "string"):
+        assert seconds(npu, flops=1e15, moved_bytes=89.6e6, dtype=dtype) == pytest.approx(1e-3 + 20e-6)
+
+
+def test_double_precision_on_a_geforce_is_slow_but_there() -> None:
+    assert flop_rate(named("3090"), "fp64") == 35.58e12 / 64
+    assert flop_rate(named("2080 Ti"), "fp64") == 13.45e12 / 32
+
+
+def test_a_type_that_a_device_does_not_support_runs_elsewhere() -> None:
+    cluster = cluster_from("M4 Max 64GB + cpu")[0]
+    costs = Roofline().costs(graph_of(a={"kind": "Add", "flops": 1.0, "dtype": "fp64"}), cluster)
+    assert (costs.seconds[0, 0], np.isfinite(costs.seconds[0, 1])) == (np.inf, True)
+    assert costs.reason("Add", "M4 Max 64GB") == "M4 Max 64GB does not support fp64"
+    with pytest.raises(BadInput, match="can run on none of M4 Max 64GB"):
+        Roofline().costs(graph_of(a={"flops": 1.0, "dtype": "fp64"}), cluster.without("cpu"))
+
+
+def test_a_file_may_say_what_a_device_computes_a_type_in() -> None:
+    slow = Device("g", flops_per_second={"fp32": 1e12, "fp16": 4e12}, precision={"fp32": "converted to fp16"})
+    assert flop_rate(slow, "fp32") == 4e12
+    never = Device("g", flops_per_second={"fp32": 1e12}, precision={"bf16": "not supported"})
+    assert seconds(never, dtype="bf16") == 0.0
+    with pytest.raises(BadCluster, match="cannot read 'as fp16'"):
+        Device("g", precision={"fp32": "as fp16"})
+
+
+def test_what_devices_do_with_types_they_lack_is_said() -> None:
+    graph = graph_of(a={"flops": 1.0, "dtype": "bf16"}, b={"flops": 1.0, "dtype": "bool"})
+    told = precision_notes(graph, cluster_from("2x V100-SXM2-32GB + A100-80GB + NPU")[0])
+    assert told == (
+        "bf16 on v100-sxm2-32gb:0, v100-sxm2-32gb:1 is computed in fp32",
+        "bf16 on NPU is converted to fp16",
+    )
+
+
+def test_every_device_of_the_catalogue_takes_every_type_or_says_why_not() -> None:
+    refused = []
+    for entry in entries():
+        device = device_from(entry, "d", memory_bytes=2**30)
+        for dtype in ("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "int64", "bool", "complex64"):
+            found = precision_of(device, dtype)
+            assert found.flops_per_second > 0, (entry.key, dtype)
+            refused += [entry.vendor] if not found.supported else []
+    assert set(refused) == {"Apple"}
 
 
 def test_an_unsupported_kind_is_infinite_and_says_why() -> None:

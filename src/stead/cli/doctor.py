@@ -26,7 +26,9 @@ def doctor(
     from stead.cli.output import print_json
     from stead.loading import load, read_model
     from stead.report.checkup import checkup
+    from stead.report.text import line
 
+    understood: tuple[str, ...] = ()
     found, _ = read_model(model, options.model_options(batch, context, phase, read))
     for note in found.notes:
         print(f"stead: note: {note}", file=sys.stderr)
@@ -34,10 +36,13 @@ def doctor(
         report = checkup(found.graph)
     else:
         loaded = load(found, devices)
+        understood = loaded.resolutions
         report = checkup(loaded.graph, loaded.cluster, loaded.costs.costs(loaded.graph, loaded.cluster))
     if json:
-        print_json(asdict(report))
+        print_json({**asdict(report), "resolutions": list(understood)})
     else:
+        for number, text in enumerate(understood):
+            print(line("devices" if number == 0 else "", text))
         print(_text(report))
     return 0
 
@@ -67,7 +72,7 @@ def _text(report: Checkup) -> str:
         duration = format_seconds(one.total_seconds)
         lines.append(
             line(
-                "devices" if number == 0 else "",
+                "runs" if number == 0 else "",
                 f"{one.device}: runs {one.supported} of {report.operators}"
                 f"{f' (not {missing})' if missing else ''}, {duration} one after another, {fits}",
             )

@@ -3,7 +3,7 @@
 from stead.costs.fit import Calibration, Fitted, calibrate
 from stead.costs.given import Given
 from stead.costs.profile import Profile, read_profile, write_profile
-from stead.costs.roofline import Roofline, flop_rate
+from stead.costs.roofline import Roofline, flop_rate, precision_notes
 from stead.costs.table import Costs, CostSource, Source
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Source",
     "calibrate",
     "flop_rate",
+    "precision_notes",
     "read_profile",
     "write_profile",
 ]

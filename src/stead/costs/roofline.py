@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
+from stead.cluster.precision import Precision, precision_of
 from stead.costs.table import Costs, Source
 from stead.errors import BadCluster
 from stead.graph import Graph
@@ -17,6 +19,7 @@ from stead.graph import Graph
 class Roofline:
     """`seconds = max(flops / FLOP/s, bytes / bandwidth) + launch`, per device, from peaks times efficiency.
 
+    FLOP/s and bytes are those of the type that a device really computes in (`stead.cluster.precision`).
     Operators without arithmetic and without traffic are free: they are views or bookkeeping and start no kernel.
     """
 
@@ -28,24 +31,38 @@ class Roofline:
             for device in cluster
             for kind in device.unsupported_kinds
         }
+        for device in cluster:
+            for dtype, precision in _precisions(graph, device).items():
+                if not precision.supported:
+                    kinds = {kind for kind, own in zip(graph.kinds, graph.dtypes, strict=True) if own == dtype}
+                    for kind in kinds:
+                        reasons.setdefault((kind, device.name), f"{device.name} does not support {dtype}")
         sources = np.full(seconds.shape, Source.ANALYTIC, dtype=np.uint8)
         return Costs(graph, cluster, seconds, sources=sources, reasons=reasons)
 
     def _column(self, graph: Graph, device: Device) -> NDArray[np.float64]:
         """Seconds of every operator on one device."""
-        compute = graph.flops / self._rates(graph, device)
-        traffic = graph.moved_bytes / (device.bytes_per_second * device.efficiency.get("memory", 1.0))
+        precisions = _precisions(graph, device)
+        rates = self._rates(graph, device, precisions)
+        shares = _by_operator(graph, {dtype: one.moved_share for dtype, one in precisions.items()})
+        compute = graph.flops / rates
+        bytes_per_second = device.bytes_per_second * device.efficiency.get("memory", 1.0)
+        traffic = graph.moved_bytes * shares / bytes_per_second
         busy = np.maximum(compute, traffic)
         works = (graph.flops > 0) | (graph.moved_bytes > 0)
         seconds = np.where(works, busy + device.launch_seconds, 0.0)
         if device.unsupported_kinds:
             seconds[[kind in device.unsupported_kinds for kind in graph.kinds]] = np.inf
+        lacking = [dtype for dtype, one in precisions.items() if not one.supported]
+        if lacking:
+            seconds[works & np.isin(np.array(graph.dtypes), lacking)] = np.inf
         return seconds
 
-    def _rates(self, graph: Graph, device: Device) -> NDArray[np.float64]:
+    def _rates(
+        self, graph: Graph, device: Device, precisions: Mapping[str, Precision]
+    ) -> NDArray[np.float64]:
         """FLOP/s that each operator gets; infinite where it does no arithmetic."""
-        by_dtype = {dtype: flop_rate(device, dtype) for dtype in set(graph.dtypes)}
-        rates = np.array([by_dtype[dtype] for dtype in graph.dtypes], dtype=np.float64)
+        rates = _by_operator(graph, {dtype: one.flops_per_second for dtype, one in precisions.items()})
         rates[graph.flops == 0] = np.inf
         missing = np.flatnonzero(rates == 0)
         if missing.size:
@@ -56,23 +73,43 @@ class Roofline:
         return rates * device.efficiency.get("compute", 1.0)
 
 
-def flop_rate(device: Device, dtype: str) -> float:
-    """Best FLOP/s for operands of a dtype; 0 if unknown.
+def precision_notes(graph: Graph, cluster: Cluster) -> tuple[str, ...]:
+    """A sentence for every type of numbers in a graph that devices do not compute natively.
 
-    A wider format can always stand in: a card that is slow at half precision computes in single precision instead.
+    >>> from stead.cluster import cluster_from
+    >>> from stead.graph import GraphBuilder
+    >>> build = GraphBuilder()
+    >>> _ = build.operator("a", flops=1e9, dtype="fp32")
+    >>> precision_notes(build.build(), cluster_from("cpu + NPU")[0])
+    ('fp32 on NPU is converted to fp16',)
+    """
+    works = (graph.flops > 0) | (graph.moved_bytes > 0)
+    used = {dtype for dtype, busy in zip(graph.dtypes, works, strict=True) if busy}
+    names: dict[tuple[str, str], list[str]] = {}  # (dtype, what becomes of it): devices
+    for device in cluster:
+        for dtype, precision in _precisions(graph, device).items():
+            if precision.told and dtype in used:
+                names.setdefault((dtype, precision.told), []).append(device.name)
+    return tuple(f"{dtype} on {_some(on)} is {told}" for (dtype, told), on in sorted(names.items()))
+
+
+def flop_rate(device: Device, dtype: str) -> float:
+    """FLOP/s for operands of a dtype, in whatever the device computes it; 0 if unknown.
 
     >>> flop_rate(Device("old", flops_per_second={"fp32": 11.8e12, "fp16": 0.18e12}), "fp16") / 1e12
     11.8
     """
-    stand_ins = {
-        "fp64": ("fp64",),
-        "fp32": ("fp32", "fp64"),
-        "tf32": ("tf32", "fp32"),
-        "bf16": ("bf16", "tf32", "fp32"),
-        "fp16": ("fp16", "tf32", "fp32"),
-        "fp8": ("fp8", "fp16", "bf16", "tf32", "fp32"),
-        "int8": ("int8", "fp16", "bf16", "tf32", "fp32"),
-        "int4": ("int4", "int8", "fp16", "bf16", "tf32", "fp32"),
-    }
-    names = stand_ins.get(dtype, (dtype, "fp32"))
-    return max((device.flops_per_second.get(name, 0.0) for name in names), default=0.0)
+    return precision_of(device, dtype).flops_per_second
+
+
+def _precisions(graph: Graph, device: Device) -> dict[str, Precision]:
+    return {dtype: precision_of(device, dtype) for dtype in sorted(set(graph.dtypes))}
+
+
+def _by_operator(graph: Graph, by_dtype: Mapping[str, float]) -> NDArray[np.float64]:
+    return np.array([by_dtype[dtype] for dtype in graph.dtypes], dtype=np.float64)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown
