@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from stead.cluster import Cluster, cluster_from
+from stead.cluster.units import one_line
 from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
-from stead.errors import BadInput
+from stead.errors import BadInput, SteadError
 from stead.formats import Model, read
+from stead.formats.assumed import TYPICAL, Assumed
 from stead.graph import Graph
 from stead.problem import Constraints, Objective, Problem
+
+_MOST_ASSUMED = 6  # dimensions that a line names
+_MOST_READ_AGAIN = 20_000  # operators of a model that is read again at other sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class Loaded:
     notes: tuple[str, ...]  # what a reader of the model should know
     model_name: str
     devices_text: str
+    assumed: tuple[Assumed, ...] = ()  # open dimensions of the model that nobody set
 
     def problem(self, objective: Objective, constraints: Constraints | None = None) -> Problem:
         """The question to be solved."""
@@ -71,7 +77,42 @@ def load(
         resolutions = (*resolutions, *precision_notes(found.graph, cluster))
     if profiles:
         costs = Fitted(tuple(profiles), base=costs)
-    return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, text)
+    return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, text, found.assumed)
+
+
+def assumptions(
+    found: Model | Loaded, model: str | Path, options: Mapping[str, Any] | None = None
+) -> tuple[str, ...]:
+    """Lines about open dimensions that nobody set: their sizes, and FLOPs at other usual sizes.
+
+    `model` and `options` are what `found` was read from: it is read again at those sizes unless it is very large.
+    """
+    if not found.assumed:
+        return ()
+    sizes = ", ".join(f"{one_line(one.name)} = {one.size}" for one in found.assumed[:_MOST_ASSUMED])
+    more = f" and {len(found.assumed) - _MOST_ASSUMED} more" if len(found.assumed) > _MOST_ASSUMED else ""
+    lines = [f"{sizes}{more} (--shape {one_line(found.assumed[0].name)}=N sets one)"]
+    kinds = [kind for kind in TYPICAL if any(one.kind == kind for one in found.assumed)]
+    if len(found.graph) > _MOST_READ_AGAIN:
+        return tuple(lines)
+    lines += [line for kind in kinds[:2] if (line := _at_other_sizes(found, str(model), options or {}, kind))]
+    return tuple(lines)
+
+
+def _at_other_sizes(found: Model | Loaded, model: str, options: Mapping[str, Any], kind: str) -> str:
+    """FLOPs at the typical sizes of one kind of dimension; empty if they make no difference."""
+    names = [one.name for one in found.assumed if one.kind == kind]
+    flops: dict[int, float] = {}
+    for size in TYPICAL[kind]:
+        shapes = {**options.get("shapes", {}), **dict.fromkeys(names, size)}
+        try:
+            flops[size] = float(read(model, options={**options, "shapes": shapes}).graph.flops.sum())
+        except SteadError:  # not every model can take every size
+            continue
+    if len(set(flops.values())) < 2:
+        return ""
+    figures = ", ".join(f"{amount / 1e9:.4g} at {size}" for size, amount in flops.items())
+    return f"GFLOP by {kind}: {figures}"
 
 
 def read_model(

@@ -26,6 +26,7 @@ from model_files import (
 
 from stead.errors import BadInput
 from stead.formats import read
+from stead.formats.assumed import Assumed
 from stead.formats.onnx import Onnx
 from stead.formats.op_costs import SOFTMAX_FLOPS, attention
 
@@ -363,15 +364,60 @@ OPEN = Graph(
 )
 
 
-def test_open_dimensions_are_1_and_told(save_onnx):
+def test_open_dimensions_have_their_usual_size_and_are_told(save_onnx):
     model = Onnx().read(save_onnx(OPEN))
-    assert model.graph.tensor(1).shape == (1, 1, 5)
-    assert model.notes[1] == "open dimensions are taken as 1: batch, x[1]; set them with the option `shapes`"
+    assert model.graph.tensor(1).shape == (1, 128, 5)
+    assert model.assumed == (Assumed("batch", 1, "batch"), Assumed("x[1]", 128, "sequence"))
 
 
-def test_open_dimensions_are_set_by_name_or_place(graph_of):
+def test_open_dimensions_are_set_by_name_place_or_input(graph_of):
     assert graph_of(OPEN, shapes={"batch": 4, "x[1]": 7}).tensor(1).shape == (4, 7, 5)
-    assert graph_of(OPEN, shapes={"x[0]": 4}).tensor(1).shape == (4, 1, 5)
+    assert graph_of(OPEN, shapes={"x[0]": 4}).tensor(1).shape == (4, 128, 5)
+    assert graph_of(OPEN, shapes={"x": (4, 7, 8)}).tensor(1).shape == (4, 7, 5)
+    assert graph_of(OPEN, batch=4).tensor(1).shape == (4, 128, 5)
+
+
+def test_what_is_set_is_not_assumed(save_onnx):
+    assert Onnx(shapes={"x": (4, 7, 8)}).read(save_onnx(OPEN)).assumed == ()
+    assert [one.name for one in Onnx(batch=4).read(save_onnx(OPEN)).assumed] == ["x[1]"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "told"),
+    [
+        ({"x": (4, 7)}, 'shapes: "x" has 3 dimensions (batchx?x8), got 4x7'),
+        ({"x": (4, 7, 9)}, 'shapes: dimension 2 of "x" is 8 in the file, not 9'),
+        ({"x": (4, 7, 8), "y": 3}, 'no open dimension "y"'),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(save_onnx, refusal, shapes, told):
+    assert told in refusal(Onnx(shapes=shapes).read, save_onnx(OPEN))
+
+
+def test_a_batch_needs_an_open_first_dimension(save_onnx, refusal):
+    fixed = Graph([node("Relu", "x", "y")], [value("x", (1, 3, "height", "width"))], [value("y")])
+    assert refusal(Onnx(batch=8).read, save_onnx(fixed)) == (
+        'net.onnx: batch: no input has an open first dimension; "x" is 1x3xheightxwidth in the file; '
+        "export the model with one"
+    )
+    assert [one.size for one in Onnx().read(save_onnx(fixed)).assumed] == [224, 224]
+
+
+def test_sizes_that_follow_from_others_are_computed(save_onnx):
+    decoder = Graph(
+        [node("Add", "mask total", "y")],
+        [
+            value("mask", ("batch", "past_sequence_length + 1")),
+            value("past", ("batch", "past_sequence_length")),
+            value("ids", ("batch", "sequence_length")),
+            value("total", ("batch", "total_sequence_length")),
+        ],
+        [value("y")],
+    )
+    model = Onnx(shapes={"past_sequence_length": 31, "sequence_length": 2}).read(save_onnx(decoder))
+    shapes = {model.graph.tensor_names[t]: model.graph.tensor(t).shape for t in range(model.graph.tensor_count)}
+    assert shapes["mask"] == (1, 32)
+    assert shapes["total"] == (1, 33)
 
 
 def test_a_dimension_that_is_not_open_is_refused_with_advice(save_onnx, refusal):
@@ -435,12 +481,69 @@ def test_a_scan_runs_once_per_slice(graph_of):
 
 
 def test_a_branch_costs_the_costlier_side_and_holds_both(graph_of):
-    cheap = Graph([node("Relu", "x", "a")], (), [value("a")], [tensor("unused", (10,))])
+    cheap = Graph([node("Add", "x c", "a")], (), [value("a")], [tensor("c", (8,)), tensor("unused", (10,))])
     costly = Graph([node("MatMul", "x w", "b")], (), [value("b")], [tensor("w", (8, 8))])
     either = node("If", "cond", "y", "either", then_branch=cheap, else_branch=costly)
     graph = graph_of(Graph([either], [value("x", (2, 8)), value("cond", (), 9)], [value("y")]))
     assert operator(graph, "either").flops == 256
-    assert operator(graph, "either").parameter_bytes == 40 + 256
+    assert operator(graph, "either").parameter_bytes == 32 + 256
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_a_recurrent_layer_costs_its_steps_in_both_directions(graph_of, kind, gates):
+    """10 steps of 5 samples, 3 inputs, 2 states: for each gate and state 3 + 2 multiply-adds and a function of 4."""
+    for directions, word in ((1, "forward"), (2, "bidirectional")):
+        layer = node(kind, "x w r", "y", hidden_size=2, direction=word)
+        stored = [tensor("w", (directions, 2 * gates, 3)), tensor("r", (directions, 2 * gates, 2))]
+        graph = graph_of(chain(layer, stored=stored, shape=(10, 5, 3)))
+        assert graph.flops.sum() == directions * 10 * 5 * gates * 2 * (2 * (3 + 2) + 4)
+
+
+def test_of_an_unknown_branch_the_costlier_one_counts_and_it_is_said(save_onnx):
+    branches = {
+        side: Graph([node(kind, "x", side)], (), [value(side)])
+        for side, kind in (("then_branch", "Relu"), ("else_branch", "Tanh"))
+    }
+    either = node("If", "cond", "y", "either", **branches)
+    model = Onnx().read(
+        save_onnx(Graph([either], [value("x", (2, 8)), value("cond", (), 9)], [value("y")]))
+    )
+    assert operator(model.graph, "either").flops == 4 * 16
+    assert any(note.endswith("; of two branches the costlier one counts") for note in model.notes)
+
+
+def test_constants_in_a_body_are_weights_and_what_is_made_of_them_is_folded(graph_of):
+    """x times the transposed sum of two stored matrices: one product per trip, 256 bytes held, no addition."""
+    body = Graph(
+        [
+            node("Constant", "", "w", value=tensor("w", (8, 8))),
+            node("Constant", "", "half", value=tensor("half", ())),
+            node("Constant", "", "axes", value=tensor("axes", (1,), 7)),
+            node("Add", "w v", "sum"),
+            node("Transpose", "sum", "turned"),
+            node("MatMul", "carried turned", "product"),
+            node("Mul", "product half", "scaled"),
+            node("Unsqueeze", "scaled axes", "wide"),
+            node("Squeeze", "wide axes", "next"),
+            node("Identity", "cond", "again"),
+        ],
+        [value("i", (), 7), value("cond", (), 9), value("carried", (2, 8))],
+        [value("again"), value("next")],
+        [tensor("v", (8, 8))],
+    )
+    loop = node("Loop", "n _ x", "y", "loop", body=body)
+    graph = graph_of(Graph([loop], [value("x", (2, 8))], [value("y")], [integers("n", 5)]))
+    assert operator(graph, "loop").flops == 5 * (2 * 2 * 8 * 8 + 2 * 8)
+    assert operator(graph, "loop").parameter_bytes == 256  # the sum, which takes the place of both
+
+
+def test_constants_around_a_body_are_weights_of_its_operator(graph_of):
+    inside = Graph([node("Transpose", "w", "t"), node("MatMul", "x t", "a")], (), [value("a")])
+    other = Graph([node("Relu", "x", "b")], (), [value("b")])
+    either = node("If", "cond", "y", "either", then_branch=inside, else_branch=other)
+    inputs = [value("x", (2, 8)), value("cond", (), 9)]
+    graph = graph_of(Graph([either], inputs, [value("y")], [tensor("w", (8, 8))]))
+    assert (operator(graph, "either").flops, operator(graph, "either").parameter_bytes) == (256, 256)
     assert len(operator(graph, "either").reads) == 2
 
 

@@ -23,6 +23,7 @@ from test_fuzz import damaged, survives
 
 from stead.errors import BadInput
 from stead.formats import pt2_archive, read
+from stead.formats.assumed import Assumed
 from stead.formats.pt2 import Pt2
 from stead.formats.symbolic_sizes import SymbolicSizes
 from stead.graph import Graph
@@ -148,12 +149,11 @@ def test_another_schema_is_tried_and_remarked(saved):
 def test_open_sizes_are_those_of_the_example_or_as_set(saved):
     path = saved(program(SYMBOL))
     as_exported = Pt2().read(path)
-    assert as_exported.notes == (
-        "open dimensions have the size of the example: x[0] 2; set them with the option `shapes`",
-    )
+    assert as_exported.assumed == (Assumed("x[0]", 2, "batch"),)
     assert as_exported.graph.flops.sum() == 2 * 2 * 4 * 6 + 12 + 6 + 6
-    for shapes in ({"x[0]": 10}, {"s7": 10}):
-        larger = Pt2(shapes=shapes).read(path)
+    for options in ({"shapes": {"x[0]": 10}}, {"shapes": {"s7": 10}}, {"shapes": {"x": (10, 4)}}, {"batch": 10}):
+        larger = Pt2(**options).read(path)
+        assert larger.assumed == ()
         assert larger.graph.flops.sum() == 5 * as_exported.graph.flops.sum()
         assert larger.notes == ()
 
@@ -164,6 +164,10 @@ def test_a_size_that_is_not_open_cannot_be_set(saved, refusal):
         'net.pt2: shapes: no open dimension "x[1]"; did you mean \'x[0]\'?; open: "x[0]"'
     )
     assert "must be a whole number" in refusal(Pt2, shapes={"x": 0})
+    assert refusal(Pt2(shapes={"x": (3, 5)}).read, path) == (
+        'net.pt2: shapes: dimension 1 of "x" is 4 in the file, not 5'
+    )
+    assert "has 2 dimensions, got 3x5x1" in refusal(Pt2(shapes={"x": (3, 5, 1)}).read, path)
 
 
 def test_a_size_that_depends_on_data_must_be_set(saved, refusal):
@@ -502,7 +506,7 @@ def test_open_sizes_of_torch_are_set_alike(torch, here):
         torch, Bert(layers=1), (torch.zeros(2, 6, dtype=torch.long),), dynamic_shapes={"tokens": {0: batch}}
     )
     as_exported = Pt2().read(path)
-    assert as_exported.notes[0].startswith("open dimensions have the size of the example: tokens[0] 2")
+    assert as_exported.assumed == (Assumed("tokens[0]", 2, "batch"),)
     larger = Pt2(shapes={"tokens[0]": 8}).read(path)
     assert_same(larger.graph, from_exported(exported, shapes={"tokens[0]": 8}, name="model").graph)
     fixed, _ = saved_by_torch(torch, Bert(layers=1), (torch.zeros(8, 6, dtype=torch.long),))

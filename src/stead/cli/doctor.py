@@ -15,6 +15,7 @@ def doctor(
     model: options.Model,
     devices: options.Devices = None,
     batch: options.Batch = None,
+    shape: options.Shape = None,
     context: options.Context = None,
     phase: options.Phase = None,
     read: options.Read = None,
@@ -24,12 +25,14 @@ def doctor(
     import sys
 
     from stead.cli.output import print_json
-    from stead.loading import load, read_model
+    from stead.loading import assumptions, load, read_model
     from stead.report.checkup import checkup
     from stead.report.text import line
 
     understood: tuple[str, ...] = ()
-    found, _ = read_model(model, options.model_options(batch, context, phase, read))
+    reading = options.model_options(batch, context, phase, read, shape)
+    found, _ = read_model(model, reading)
+    assumed = assumptions(found, model, reading)
     for note in found.notes:
         print(f"stead: note: {note}", file=sys.stderr)
     if devices is None and found.cluster is None:
@@ -39,8 +42,11 @@ def doctor(
         understood = loaded.resolutions
         report = checkup(loaded.graph, loaded.cluster, loaded.costs.costs(loaded.graph, loaded.cluster))
     if json:
-        print_json({**asdict(report), "resolutions": list(understood)})
+        sizes = {one.name: one.size for one in found.assumed}
+        print_json({**asdict(report), "resolutions": list(understood), "assumed": sizes})
     else:
+        for number, text in enumerate(assumed):
+            print(line("assumed" if number == 0 else "", text))
         for number, text in enumerate(understood):
             print(line("devices" if number == 0 else "", text))
         print(_text(report))

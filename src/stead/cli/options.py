@@ -23,7 +23,17 @@ Devices = Annotated[
         "--devices", "-d", metavar="D", help='"3090,3060", "2x A100-80GB + cpu", auto, or a TOML/JSON file.'
     ),
 ]
-Batch = Annotated[int | None, typer.Option(help="Of models from a configuration or the zoo.")]
+Batch = Annotated[
+    int | None, typer.Option(help="Samples at once: of models that leave it open, a configuration or the zoo.")
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=SIZE",
+        help="An open dimension (seq=512, x[1]=512) or an input (x=1x3x224x224) of the file.",
+    ),
+]
 Context = Annotated[int | None, typer.Option(help="Tokens, for language models.")]
 Phase = Annotated[
     str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")
@@ -87,11 +97,34 @@ def objective_from(
 
 
 def model_options(
-    batch: int | None, context: int | None, phase: str | None, read: list[str] | None
+    batch: int | None,
+    context: int | None,
+    phase: str | None,
+    read: list[str] | None,
+    shape: list[str] | None = None,
 ) -> dict[str, Any]:
     """What the options say about reading the model; only what was given."""
-    given: dict[str, Any] = {"batch": batch, "context": context, "phase": phase}
+    shapes = shapes_from(shape) or None
+    given: dict[str, Any] = {"batch": batch, "context": context, "phase": phase, "shapes": shapes}
     return {key: value for key, value in given.items() if value is not None} | settings("--read", read)
+
+
+def shapes_from(given: list[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """Sizes given as NAME=8 or NAME=1x3x224x224."""
+    from stead.errors import BadInput
+    from stead.formats.base import size_from
+
+    shapes: dict[str, int | tuple[int, ...]] = {}
+    for text in given or ():
+        name, _, size = text.rpartition("=")
+        try:
+            found = size_from(size)
+        except ValueError:
+            name = ""
+        if not name:
+            raise BadInput(f"--shape needs NAME=SIZE, such as seq=512 or x=1x3x224x224, got {text!r}")
+        shapes[name] = found
+    return shapes
 
 
 def settings(option: str, given: list[str] | None) -> dict[str, str]:

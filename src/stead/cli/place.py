@@ -21,6 +21,7 @@ def place(
     model: options.Model,
     devices: options.Devices = None,
     batch: options.Batch = None,
+    shape: options.Shape = None,
     context: options.Context = None,
     phase: options.Phase = None,
     objective: options.ObjectiveName = None,
@@ -56,10 +57,11 @@ def place(
     json: options.Json = False,
 ) -> int:
     """Place a model on devices: solve, compare with simple rules, write the plan."""
+    from stead.loading import assumptions
     from stead.loading import load as load_model
     from stead.solvers import solver as solver_named
 
-    reading = options.model_options(batch, context, phase, read)
+    reading = options.model_options(batch, context, phase, read, shape)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     constraints = options.constraints_from(pin, forbid, colocate)
     given: dict[str, Any] = options.settings("--set", settings)
@@ -76,7 +78,7 @@ def place(
             return INFEASIBLE
         plans.append(plan)
     written = _save(plans, output)
-    _print(plans, loaded, written, json)
+    _print(plans, loaded, written, () if json else assumptions(loaded, model, reading), json)
     return 0
 
 
@@ -149,7 +151,9 @@ def _save(plans: list[Plan], output: Path) -> list[Path]:
     return written
 
 
-def _print(plans: list[Plan], loaded: Loaded, written: list[Path], json: bool) -> None:
+def _print(
+    plans: list[Plan], loaded: Loaded, written: list[Path], assumed: tuple[str, ...], json: bool
+) -> None:
     import sys
 
     from stead.cli.output import plan_document, print_json
@@ -159,9 +163,12 @@ def _print(plans: list[Plan], loaded: Loaded, written: list[Path], json: bool) -
     for note in loaded.notes:
         print(f"stead: note: {note}", file=sys.stderr)
     if json:
-        documents = [{**plan_document(plan), "written": [str(path) for path in written]} for plan in plans]
+        also = {"written": [str(path) for path in written], "assumed": {one.name: one.size for one in loaded.assumed}}
+        documents = [{**plan_document(plan), **also} for plan in plans]
         print_json(documents[0] if len(documents) == 1 else {plan["objective"]: plan for plan in documents})
         return
+    for number, text in enumerate(assumed):
+        print(line("assumed" if number == 0 else "", text))
     for number, text in enumerate(loaded.resolutions):
         print(line("devices" if number == 0 else "", text))
     for plan in plans:

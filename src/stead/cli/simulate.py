@@ -27,6 +27,7 @@ def simulate(
     ],
     devices: options.Devices = None,
     batch: options.Batch = None,
+    shape: options.Shape = None,
     context: options.Context = None,
     phase: options.Phase = None,
     objective: options.ObjectiveName = "latency",
@@ -49,7 +50,7 @@ def simulate(
     from stead.sim.bounds import best_bound
     from stead.solvers import Solution
 
-    reading = options.model_options(batch, context, phase, read)
+    reading = options.model_options(batch, context, phase, read, shape)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     goal = options.objective_from(objective or "latency", execution, dispatch, load, microbatches, schedule)
     problem = loaded.problem(goal)

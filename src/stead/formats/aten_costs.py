@@ -208,6 +208,16 @@ def _recurrent_of(gates: int) -> _Formula:
     return flops
 
 
+def _cell_of(gates: int) -> _Formula:
+    """One step: input, state, and the matrices of both."""
+
+    def flops(call: _Call) -> float:
+        rows, kernel, state = elements(call.shape(0)[:-1]), call.shape(2), call.shape(3)
+        return recurrent(gates, steps=1, batch=rows, inputs=kernel[1], hidden=state[1])
+
+    return flops
+
+
 def _pool(call: _Call) -> float:
     return pooling(call.out, call.numbers(1, len(call.shape(0)) - 2))
 
@@ -301,6 +311,12 @@ _FORMULAS: dict[str, _Formula] = {
         _recurrent_of(RNN_GATES),
         "rnn_tanh rnn_relu",
     ),
+    "lstm_cell": _cell_of(LSTM_GATES),
+    "gru_cell": _cell_of(GRU_GATES),
+    **_each(
+        _cell_of(RNN_GATES),
+        "rnn_tanh_cell rnn_relu_cell",
+    ),
     **_each(
         _pool,
         "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d "
@@ -389,7 +405,7 @@ _PER_RESULT: dict[str, float] = {
         2 * (FUNCTION_FLOPS + 4),
         "gelu_backward silu_backward mish_backward thnn_fused_lstm_cell_backward_impl",
     ),
-    **_words(3 * FUNCTION_FLOPS, "thnn_fused_lstm_cell thnn_fused_gru_cell lstm_cell gru_cell"),
+    **_words(3 * FUNCTION_FLOPS, "thnn_fused_lstm_cell thnn_fused_gru_cell"),
     **_words(12.0, "fused_adam fused_adamw fused_sgd fused_adagrad"),
 }
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from stead.cluster import Cluster
 from stead.costs import Given
 from stead.errors import BadInput
+from stead.formats.assumed import Assumed
 from stead.formats.strict_json import read_bytes, read_json, shown_path, suggestion
 from stead.graph import Graph
 
@@ -43,6 +44,7 @@ class Model:
     given: Given | None = None  # seconds in the file; None: there are none
     cluster: Cluster | None = None  # devices in the file; None: it names none
     notes: tuple[str, ...] = ()  # sentences about the file that its user should see
+    assumed: tuple[Assumed, ...] = ()  # open dimensions that nobody set
 
 
 class Reader(Protocol):
@@ -102,11 +104,21 @@ def _converted(what: str, value: Any, default: Any) -> Any:
         if isinstance(default, bool):
             return {"true": True, "false": False}[value.lower()]
         if isinstance(default, Mapping):
-            return {key: int(size) for key, size in (part.split("=") for part in value.split(","))}
+            return {key: size_from(size) for key, _, size in (part.rpartition("=") for part in value.split(","))}
         return value if default is None else type(default)(value)
     except (ValueError, KeyError):
         kind = "name=number,..." if isinstance(default, Mapping) else type(default).__name__
         raise BadInput(f"{what} needs a value such as {kind}, got {value!r}") from None
+
+
+def size_from(text: str) -> int | tuple[int, ...]:
+    """A size as a command line gives it; ValueError if it is none.
+
+    >>> size_from("8"), size_from("1x3x224x224")
+    (8, (1, 3, 224, 224))
+    """
+    sizes = tuple(int(part) for part in text.split("x"))
+    return sizes if len(sizes) > 1 else sizes[0]
 
 
 def formats() -> dict[str, Reader]:

@@ -14,11 +14,20 @@ from typing import ClassVar
 from stead.errors import BadGraph, BadInput
 from stead.formats.base import Model
 from stead.formats.folding import Fold, Names, Node, Source, fold, in_order, module_of
-from stead.formats.onnx_file import ELEMENT_TYPES, FLOAT, ModelData, NodeData, TensorData, read_model
+from stead.formats.onnx_file import (
+    ELEMENT_TYPES,
+    FLOAT,
+    INT32,
+    INT64,
+    ModelData,
+    NodeData,
+    TensorData,
+    read_model,
+)
 from stead.formats.onnx_inference import Inference, captured, size_of
 from stead.formats.onnx_site import Known, Unclear, constant_data
 from stead.formats.onnx_work import ASIDE, IMPURE, cost, is_view, joins, operator_dtype
-from stead.formats.open_sizes import Sizes, check_options
+from stead.formats.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.formats.protobuf import mapped
 from stead.formats.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
 
@@ -35,13 +44,14 @@ class Onnx:
     name: ClassVar[str] = "onnx"
     suffixes: ClassVar[tuple[str, ...]] = (".onnx",)
 
-    shapes: Mapping[str, int] = field(
+    shapes: Mapping[str, Given] = field(
         default_factory=dict
-    )  # open dimensions by name, or as "input[0]"; 1 if absent
+    )  # open dimensions by name or as "input[0]", shapes by input; usual sizes if absent
     fold: Fold = "units"
+    batch: int | None = None  # of open batch dimensions
 
     def __post_init__(self) -> None:
-        check_options(self.shapes, self.fold)
+        check_options(self.shapes, self.fold, self.batch)
 
     def sniff(self, head: bytes) -> bool:
         """Whether it starts with an IR version and another field of a model."""
@@ -71,7 +81,7 @@ class _Assembly:
         self.graph = file.graph
         self.reader = reader
         self.source = Source(file.graph.name or stem)
-        self.sizes = Sizes(reader.shapes)
+        self.sizes = Sizes(reader.shapes, reader.batch)
         self.inference = Inference(file, self.sizes)
         self.names = Names()
         self.values: dict[str, int] = {}  # name: value
@@ -90,14 +100,13 @@ class _Assembly:
         folded = fold(self.source, self.reader.fold)
         counted = f"{len(self.graph.nodes)} nodes and {len(self.graph.initializers)} initialisers in the file"
         notes = [f"{counted}, {len(folded.graph)} operators after folding (fold={self.reader.fold})"]
-        notes += [*self.sizes.notes(), *self.inference.notes(), *folded.notes()]
-        return Model(folded.graph, notes=tuple(notes))
+        notes += [*self.inference.notes(), *folded.notes()]
+        return Model(folded.graph, notes=tuple(notes), assumed=self.sizes.assumed)
 
     def evaluated(self) -> dict[str, Known]:
         """What is known about every value: what is stored, what is given, what each node makes of it."""
         self._add_stored()
         self._add_inputs()
-        self.sizes.check()
         links = self._linked()
         for n in in_order([node for node, _ in links], len(self.source.values)):
             self._evaluate(*links[n])
@@ -127,7 +136,7 @@ class _Assembly:
             self._store(tensor.name, tensor, "")
 
     def _store(self, name: str, tensor: TensorData, node_name: str) -> None:
-        known = Known(tensor.shape, tensor.element_type, tensor.content)
+        known = Known(tensor.shape, tensor.element_type, tensor.content, fixed=True)
         v = self._add_value(name, known)
         self.source.values[v].size_bytes = tensor.size_bytes
         if not node_name:
@@ -136,10 +145,10 @@ class _Assembly:
 
     def _add_inputs(self) -> None:
         node_names = {node.name for node in self.graph.nodes}
-        for info in self.graph.inputs:
-            if info.name in self.values:
-                continue  # in old files every initialiser is an input too
-            shape = self.sizes.of_input(info.name, info.dimensions or ())
+        # In old files every initialiser is an input too.
+        inputs = [info for info in self.graph.inputs if info.name not in self.values]
+        whole = [OpenInput(one.name, one.dimensions or (), one.element_type in (INT32, INT64)) for one in inputs]
+        for info, shape in zip(inputs, self.sizes.shapes(whole), strict=True):
             v = self._add_value(info.name, Known(shape, info.element_type or FLOAT))
             name = f"{info.name}:input" if info.name in node_names else info.name
             node = Node(self.names.unique(name or "input"), "Input", writes=[v], role="input")

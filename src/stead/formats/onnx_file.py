@@ -64,7 +64,7 @@ ELEMENT_TYPES: dict[int, ElementType] = {
     25: ElementType("int2", 2),
     26: ElementType("int2", 2),
 }
-FLOAT, INT64, BOOL = 1, 7, 9
+FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from stead.formats.folding import checked_size
@@ -22,10 +22,11 @@ from stead.formats.onnx_shapes import infer
 from stead.formats.onnx_site import Known, Site, Unclear
 from stead.formats.onnx_types import element_types
 from stead.formats.onnx_values import contents
-from stead.formats.onnx_work import cost, is_view
+from stead.formats.onnx_work import ASIDE, IMPURE, cost, is_view
 from stead.formats.op_costs import Shape, elements
 from stead.formats.open_sizes import MAX_SIZE, Sizes
 from stead.formats.strict_json import Wrong, one_line, quoted
+from stead.graph import MAX_BYTES
 
 MAX_EVALUATED = 2**21  # nodes, counting the bodies of functions once for every call
 MAX_CALLS = 32  # functions inside functions
@@ -62,6 +63,7 @@ class Inference:
         self.bodies: Counter[str] = Counter()
         self.body_nodes = 0
         self.endless = 0
+        self.undecided = 0
 
     def site(self, node: NodeData, names: Mapping[str, Known]) -> Site:
         """A node with its operands."""
@@ -91,6 +93,9 @@ class Inference:
             self._known(site, position, shapes, types, sure, declared.get(name))
             for position, name in enumerate(site.node.outputs)
         ]
+        if not body and _is_fixed(site):
+            for known in site.outputs:
+                known.fixed = True
         if not body and sure:
             found = contents(
                 site, [one.shape for one in site.outputs], [one.element_type for one in site.outputs]
@@ -159,15 +164,14 @@ class Inference:
             raise Wrong(f"functions or bodies are nested more than {MAX_CALLS} deep")
         inner = ChainMap({}, names)
         body = Body(nodes=len(graph.nodes))
-        constant: set[str] = set()
+        stored: dict[str, int] = {}  # name: bytes, of what the body itself holds
         for tensor in graph.initializers:
-            inner[tensor.name] = Known(tensor.shape, tensor.element_type, tensor.content)
-            constant.add(tensor.name)
-            if elements(tensor.shape) > 1:
-                body.weights.append((tensor.name, tensor.size_bytes))
+            inner[tensor.name] = Known(tensor.shape, tensor.element_type, tensor.content, fixed=True)
+            stored[tensor.name] = tensor.size_bytes
         for node in graph.nodes:
-            self._run_inside(node, inner, graph.values, constant, body)
+            self._run_inside(node, inner, graph.values, stored, body)
         body.outputs = [inner.get(info.name) or self._undefined(info.name) for info in graph.outputs]
+        self._hold(body, (info.name for info in graph.outputs), inner, stored)
         self.calls -= 1
         self.body_nodes += len(graph.nodes)
         return body
@@ -177,28 +181,45 @@ class Inference:
         node: NodeData,
         inner: MutableMapping[str, Known],
         declared: Mapping[str, ValueInfo],
-        constant: set[str],
+        stored: dict[str, int],
         body: Body,
     ) -> None:
+        """Add what a node costs; what is made of constants costs nothing and is held where it is read."""
         site = self.site(node, inner)
         nested = self.run(site, inner, declared)
         sizes = [size_of(name, known) for name, known in zip(node.outputs, site.outputs, strict=True)]
         inner.update({name: known for name, known in zip(node.outputs, site.outputs, strict=True) if name})
         reads = [name for name in node.inputs if name]
-        if node.kind == "Constant" or (reads and all(name in constant for name in reads) and not nested):
-            constant.update(node.outputs)
+        if site.outputs and all(known.fixed for known in site.outputs):
+            own = [stored[name] for name in dict.fromkeys(reads) if name in stored]
+            if own or not reads:  # else it is made of constants around the body, which are held there
+                most = sum(own) if own else MAX_BYTES  # what is unpacked from a smaller constant is held packed
+                held = zip(node.outputs, sizes, strict=True)
+                stored.update({name: min(size, most) for name, size in held if name})
             return
+        aside = ASIDE.get(node.kind, frozenset())
+        self._hold(body, (name for at, name in enumerate(node.inputs) if name and at not in aside), inner, stored)
         if nested:
             body.flops += nested.flops
             body.moved_bytes += nested.moved_bytes
             body.weights += nested.weights
             body.priced &= nested.priced
+            self._hold(body, captured(node.graphs()), inner, stored)
         elif not is_view(site):
             price = cost(site)
             body.flops += price.flops
             body.priced &= price.known
             read = sum(size_of(name, inner[name]) for name in dict.fromkeys(reads))
             body.moved_bytes += sum(sizes) + (min(read, 2 * sum(sizes)) if price.picks else read)
+
+    def _hold(
+        self, body: Body, names: Iterable[str], inner: Mapping[str, Known], stored: Mapping[str, int]
+    ) -> None:
+        """Constants of a body that it reads as data are its weights, each once; single numbers are settings."""
+        held = {name for name, _ in body.weights}
+        for name in dict.fromkeys(names):
+            if name in stored and name not in held and elements(inner[name].shape) > 1:
+                body.weights.append((name, stored[name]))
 
     def _undefined(self, name: str) -> Known:
         raise Wrong(f"{quoted(name)} is a result of a body that nothing writes")
@@ -243,6 +264,7 @@ class Inference:
         branches = [self.evaluate(graph, names, {}) for graph in graphs]
         taken = self._taken(site)
         sure = [branch for branch, graph in zip(branches, graphs, strict=True) if graph is taken]
+        self.undecided += not sure
         made = max(sure or branches, key=lambda one: (one.flops, one.moved_bytes)).times(1)
         made.weights = [weight for one in branches for weight in one.weights]
         return made
@@ -275,7 +297,8 @@ class Inference:
         if self.bodies:
             kinds = ", ".join(f"{one_line(kind, 60)} {count}" for kind, count in self.bodies.most_common(6))
             text = f"{kinds}: each one operator that stands for its body ({self.body_nodes} nodes in all)"
-            yield f"{text}; loops of unknown length count once" if self.endless else text
+            text += "; loops of unknown length count once" if self.endless else ""
+            yield text + ("; of two branches the costlier one counts" if self.undecided else "")
 
 
 _BODIES: dict[str, Callable[[Inference, Site, Sequence[GraphData], Mapping[str, Known]], Body]] = {
@@ -286,9 +309,20 @@ _BODIES: dict[str, Callable[[Inference, Site, Sequence[GraphData], Mapping[str, 
 _other_body = Inference.other_body
 
 
+def _is_fixed(site: Site) -> bool:
+    """Whether the results of a node are the same in every run: stored in it, or made of what is."""
+    given = [known for known in site.inputs if known is not None]
+    if not given:
+        return site.node.kind == "Constant"
+    return site.node.kind not in IMPURE and all(known.fixed for known in given)
+
+
 def _bound(graph: GraphData, given: Sequence[Known | None]) -> dict[str, Known]:
-    """Inputs of a body by name."""
-    return {info.name: known or Known(()) for info, known in zip(graph.inputs, given, strict=False)}
+    """Inputs of a body by name; what is constant at first is not so in every trip."""
+    return {
+        info.name: replace(known, fixed=False) if known else Known(())
+        for info, known in zip(graph.inputs, given, strict=False)
+    }
 
 
 def _stacked(known: Known, count: int, *, sure: bool = True) -> Known:

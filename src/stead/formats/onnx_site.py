@@ -26,6 +26,7 @@ class Known:
     element_type: int = FLOAT
     content: NDArray[Any] | None = None
     sure: bool = True  # False: the shape is a guess
+    fixed: bool = False  # it is stored in the file, or made of what is
 
 
 @dataclass(slots=True)

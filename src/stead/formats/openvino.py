@@ -19,7 +19,7 @@ from stead.errors import BadGraph, BadInput, MissingExtra
 from stead.formats.base import Model
 from stead.formats.folding import Fold, Names, Node, Source, checked_size, fold, module_of
 from stead.formats.op_costs import Shape, elements
-from stead.formats.open_sizes import Sizes, check_options
+from stead.formats.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.formats.openvino_file import Layer, Net, Port, read_net
 from stead.formats.openvino_work import ASIDE, ELEMENT_TYPES, IMPURE, UNKNOWN_TYPE, cost, is_view, joins
 from stead.formats.protobuf import mapped
@@ -38,12 +38,15 @@ class OpenVino:
     name: ClassVar[str] = "openvino"
     suffixes: ClassVar[tuple[str, ...]] = (".xml",)
 
-    shapes: Mapping[str, int] = field(default_factory=dict)  # open dimensions as "input[0]"; 1 if absent
+    shapes: Mapping[str, Given] = field(
+        default_factory=dict
+    )  # open dimensions as "input[0]", shapes by input; 1 if absent
     fold: Fold = "units"
     fused: bool = False  # compile with the CPU plugin and keep together what it fuses; needs openvino
+    batch: int | None = None  # of open first dimensions
 
     def __post_init__(self) -> None:
-        check_options(self.shapes, self.fold)
+        check_options(self.shapes, self.fold, self.batch)
 
     def sniff(self, head: bytes) -> bool:
         """Whether it is XML whose root is a net."""
@@ -74,7 +77,7 @@ class _Assembly:
         self.path = Path(path)
         self.weights_bytes = self._size_of_weights()
         self.source = Source(net.name or self.path.stem)
-        self.sizes = Sizes(reader.shapes)
+        self.sizes = Sizes(reader.shapes, reader.batch, usual=False)
         self.names = Names()
         self.values: dict[tuple[str, str], int] = {}  # (layer, port): value
         self.shared: dict[tuple[int, int], int] = {}  # (offset, bytes) in the .bin file: value
@@ -100,8 +103,8 @@ class _Assembly:
         folded = fold(self.source, self.reader.fold)
         counted = f"{len(self.net.layers)} layers and {len(self.net.edges)} edges in the file"
         notes = [f"{counted}, {len(folded.graph)} operators after folding (fold={self.reader.fold})"]
-        notes += [*self._notes(), *self.sizes.notes(), *folded.notes()]
-        return Model(folded.graph, notes=tuple(notes))
+        notes += [*self._notes(), *folded.notes()]
+        return Model(folded.graph, notes=tuple(notes), assumed=self.sizes.assumed)
 
     def _notes(self) -> Iterator[str]:
         if self.weights_bytes is None:
@@ -127,12 +130,11 @@ class _Assembly:
         """Replace every -1 by a number."""
         parameters = [layer for layer in self.net.layers if layer.kind == "Parameter" and layer.outputs]
         numbers: set[int] = set()
-        for layer in parameters:
-            port = layer.outputs[0]
-            is_open = [size < 0 for size in port.shape]
-            port.shape[:] = self.sizes.of_input(layer.name, ["" if size < 0 else size for size in port.shape])
-            numbers.update(size for size, was in zip(port.shape, is_open, strict=True) if was)
-        self.sizes.check()
+        given = [[size if size >= 0 else "" for size in layer.outputs[0].shape] for layer in parameters]
+        inputs = [OpenInput(layer.name, shape) for layer, shape in zip(parameters, given, strict=True)]
+        for layer, before, found in zip(parameters, given, self.sizes.shapes(inputs), strict=True):
+            layer.outputs[0].shape[:] = found
+            numbers.update(size for size, was in zip(found, before, strict=True) if was == "")
         ports = [port for layer in self.net.layers for port in layer.outputs if -1 in port.shape]
         if not ports:
             return
@@ -256,6 +258,7 @@ class _Assembly:
         flops = moved = 0.0
         weights: list[tuple[str, int]] = []
         priced = True
+        fixed = _fixed_layers(net)
         for layer in net.layers:
             for port in (*layer.inputs, *layer.outputs):
                 port.shape[:] = [max(size, 1) for size in port.shape]
@@ -263,6 +266,8 @@ class _Assembly:
                 if elements(layer.result()) > 1:
                     size = _whole(f"layer {quoted(layer.name)}: size", layer.data.get("size", ""))
                     weights.append((layer.name, size))
+            elif layer.id in fixed:
+                continue  # computed from constants, once
             elif layer.bodies:
                 inner = [self._body_cost(body) for body in layer.bodies]
                 trips = _trips(layer) or 1
@@ -301,6 +306,19 @@ class _Assembly:
 
 
 _COMPUTING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4"))
+
+
+def _fixed_layers(net: Net) -> set[str]:
+    """Layers of a body whose results are the same in every run: constants, and what is computed from them alone."""
+    feeds: dict[str, list[str]] = {}
+    for source, _, target, _ in net.edges:
+        feeds.setdefault(target, []).append(source)
+    fixed = {layer.id for layer in net.layers if layer.kind == "Const"}
+    for layer in net.layers:  # written in topological order
+        own = feeds.get(layer.id, ())
+        if own and layer.kind not in IMPURE and not layer.bodies and all(source in fixed for source in own):
+            fixed.add(layer.id)
+    return fixed
 
 
 def _element_type(word: str) -> tuple[str, int]:

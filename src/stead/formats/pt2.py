@@ -26,6 +26,7 @@ from stead.formats.aten_record import (
     trips,
 )
 from stead.formats.base import Model
+from stead.formats.open_sizes import Given, check_shapes
 from stead.formats.pt2_archive import read_archive
 from stead.formats.strict_json import (
     Wrong,
@@ -65,10 +66,11 @@ class Pt2:
     name: ClassVar[str] = "pt2"
     suffixes: ClassVar[tuple[str, ...]] = (".pt2",)
 
-    shapes: Mapping[str, int] = field(default_factory=dict)  # those that are left out are as in the example
+    shapes: Mapping[str, Given] = field(default_factory=dict)  # those that are left out are as in the example
+    batch: int | None = None  # of open first dimensions
 
     def __post_init__(self) -> None:
-        SymbolicSizes(self.shapes)
+        check_shapes(self.shapes, self.batch)
 
     def sniff(self, head: bytes) -> bool:
         """Whether it is a zip archive with the folders of an exported program."""
@@ -80,7 +82,8 @@ class Pt2:
         try:
             with collector_paused():
                 documents = read_archive(path)
-                return _Program(documents, Path(path).name.removesuffix(".pt2"), self.shapes).model()
+                sizes = SymbolicSizes(self.shapes, self.batch)
+                return _Program(documents, Path(path).name.removesuffix(".pt2"), sizes).model()
         except Wrong as wrong:
             raise BadInput(f"{where}: {wrong}") from None
         except BadGraph as error:
@@ -93,9 +96,9 @@ class Pt2:
 class _Program:
     """One document on its way to a Model."""
 
-    def __init__(self, documents: Mapping[str, Any], name: str, shapes: Mapping[str, int]) -> None:
+    def __init__(self, documents: Mapping[str, Any], name: str, sizes: SymbolicSizes) -> None:
         self.documents = documents
-        self.sizes = SymbolicSizes(shapes)
+        self.sizes = sizes
         self.record = Recorder(name)
         self.nodes_left = MAX_NODES
         self.depth = 0
@@ -114,7 +117,7 @@ class _Program:
         self.record.trace.outputs = _user_outputs(specs, outputs)
         built = build_graph(self.record.trace)
         notes = (*built.notes(), *bodies_note(self.bodies), *self.sizes.notes(), *self.notes)
-        return Model(built.graph, notes=notes)
+        return Model(built.graph, notes=notes, assumed=self.sizes.assumed)
 
     def _check_version(self, top: Mapping[str, Any]) -> None:
         version = object_of(top.get("schema_version"))
@@ -215,10 +218,13 @@ class _Scope:
     def learn_sizes(self, item: Any) -> None:
         """Take note of open dimensions of an input."""
         for name in _tensor_names(item):
-            for axis, size in enumerate(list_of(self._meta(name).get("sizes"))):
+            sizes = list_of(self._meta(name).get("sizes"))
+            for axis, size in enumerate(sizes):
                 expression = object_of(size).get("as_expr")
                 if expression is not None:
-                    self.program.sizes.learn(name, axis, *_expression(expression))
+                    self.program.sizes.learn(name, axis, *_expression(expression), len(sizes))
+                else:
+                    self.program.sizes.fixed(name, axis, object_of(size).get("as_int"), len(sizes))
 
     def symbols(self) -> list[str]:
         """Names that the ranges of the program mention."""

@@ -10,10 +10,9 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from stead.errors import BadInput
-from stead.formats.strict_json import Wrong, one_line, quoted, suggestion
+from stead.formats.assumed import Assumed, usual_size
+from stead.formats.strict_json import Wrong, one_line, quoted, shown, suggestion
 
-MAX_SIZE = 2**40  # of one dimension that the user sets
 _MAX_TEXT = 10_000
 _MAX_NUMBER = 2**62
 
@@ -27,30 +26,47 @@ class SymbolicSizes:
     (24, 4)
     """
 
-    def __init__(self, given: Mapping[str, int]) -> None:
-        for name, size in given.items():
-            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_SIZE:
-                raise BadInput(
-                    f"shapes: {quoted(str(name))} must be a whole number from 1 to 2^40, got {size!r}"
-                )
-        self._given = dict(given)
+    def __init__(self, given: Mapping[str, int | tuple[int, ...]], batch: int | None = None) -> None:
+        self._given = {name: size for name, size in given.items() if isinstance(size, int)}
+        self._shapes = {name: shape for name, shape in given.items() if isinstance(shape, tuple)}
+        self._batch = batch
         self._known: dict[str, int] = {}  # symbol: number
         self._places: dict[str, str] = {}  # "x[0]": symbol
+        self._kinds: dict[str, str] = {}  # symbol: kind of dimension
         self.guessed = False  # some size could not be computed from the given ones
 
-    def learn(self, input_name: str, axis: int, text: str, hint: int | None) -> None:
-        """Take note of an open dimension of an input."""
+    def learn(self, input_name: str, axis: int, text: str, hint: int | None, rank: int = 1) -> None:
+        """Take note of an open dimension of an input with so many dimensions."""
         symbol = _bare_symbol(text)
         if symbol is None:
             return
         place = f"{input_name}[{axis}]"
         self._places[place] = symbol
+        self._kinds.setdefault(symbol, usual_size(symbol, axis, rank)[0])
+        if self._kinds[symbol] == "batch" and self._batch is not None:
+            self._given.setdefault(symbol, self._batch)
+        set_size = self._set_size(input_name, axis, rank)
+        if set_size is not None:
+            self._given[place] = set_size
         for name in (symbol, place):
             if name in self._given:
                 self._known[symbol] = self._given[name]
                 return
         if hint is not None:
             self._known.setdefault(symbol, hint)
+
+    def fixed(self, input_name: str, axis: int, size: object, rank: int) -> None:
+        """Wrong if the user gives another size for a dimension that is not open."""
+        set_size = self._set_size(input_name, axis, rank)
+        if set_size is not None and set_size != size:
+            where = f"dimension {axis} of {quoted(input_name)}"
+            raise Wrong(f"shapes: {where} is {shown(size)} in the file, not {set_size}")
+
+    def _set_size(self, input_name: str, axis: int, rank: int) -> int | None:
+        shape = self._shapes.get(input_name)
+        if shape is not None and len(shape) != rank:
+            raise Wrong(f"shapes: {quoted(input_name)} has {rank} dimensions, got {'x'.join(map(str, shape))}")
+        return None if shape is None else shape[axis]
 
     def size(self, text: str, hint: int | None) -> int:
         """The number for an expression; Wrong if there is none."""
@@ -70,25 +86,48 @@ class SymbolicSizes:
 
     def check(self, also: Iterable[str] = ()) -> None:
         """Wrong if a number was given for a dimension that is not open."""
-        known = {**self._known, **self._places, **dict.fromkeys(also)}
-        for name in self._given:
-            if name not in known:
+        inputs = {place.rpartition("[")[0] for place in self._places}
+        known = {**self._known, **self._places, **dict.fromkeys(also), **dict.fromkeys(inputs)}
+        for name in (*self._given, *self._shapes):
+            if name not in known or (name in inputs and name not in self._shapes):
                 listed = ", ".join(quoted(place) for place in list(self._places)[:8]) or "none"
                 raise Wrong(
                     f"shapes: no open dimension {quoted(name)}{suggestion(name, known)}; open: {listed}"
                 )
+        if self._batch is not None and "batch" not in self._kinds.values():
+            raise Wrong("batch: no input has an open first dimension in the file; export the model with one")
 
     def notes(self) -> Iterator[str]:
-        """Sentences about sizes that nobody set."""
-        silent = [place for place, symbol in self._places.items() if not {place, symbol} & set(self._given)]
-        if silent:
-            shown = ", ".join(
-                f"{one_line(place, 60)} {self._known[self._places[place]]}" for place in silent[:8]
-            )
-            more = ", ..." if len(silent) > 8 else ""
-            yield f"open dimensions have the size of the example: {shown}{more}; set them with the option `shapes`"
+        """A sentence about sizes that could not be told."""
         if self.guessed:
             yield "some open sizes could not be computed from `shapes` and have the size of the example"
+
+    @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        """Open dimensions that have the size of the example, each symbol once."""
+        found: dict[str, Assumed] = {}
+        for place, symbol in self._places.items():
+            set_ = any(self._places.get(name, name) == symbol for name in self._given)
+            if not set_ and symbol in self._known:
+                found.setdefault(symbol, Assumed(place, self._known[symbol], self._kinds[symbol]))
+        return tuple(found.values())
+
+
+def size_of_expression(text: str, known: Mapping[str, int]) -> int | None:
+    """The number for an expression over known sizes; None if there is none.
+
+    >>> size_of_expression("past_sequence_length + 1", {"past_sequence_length": 128})
+    129
+    """
+    try:
+        return _whole(_evaluated(text, known))
+    except (Wrong, ArithmeticError, ValueError):
+        return None
+
+
+def symbols_of(text: str) -> set[str]:
+    """The symbols of an expression; none if it is not one."""
+    return _symbols(text)
 
 
 def _whole(number: float) -> int:

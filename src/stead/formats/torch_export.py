@@ -27,6 +27,7 @@ from stead.formats.aten_record import (
     trips,
 )
 from stead.formats.base import Model
+from stead.formats.open_sizes import Given, check_shapes
 from stead.formats.strict_json import Wrong, collector_paused, one_line
 from stead.formats.symbolic_sizes import SymbolicSizes
 
@@ -44,7 +45,7 @@ def from_torch(
     example_inputs: Sequence[Any] | Mapping[str, Any] | Any,
     *,
     dynamic_shapes: Any = None,
-    shapes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Given] | None = None,
     name: str = "",
 ) -> Model:
     """The inference graph of a module, as `torch.export` sees it on example inputs.
@@ -67,13 +68,14 @@ def from_torch(
     model = from_exported(program, shapes=shapes, name=title)
     if getattr(module, "training", False) and _differs_in_training(torch, module):
         note = "the module is in training mode, and so is its graph; call eval() first for inference"
-        return Model(model.graph, notes=(*model.notes, note))
+        return Model(model.graph, notes=(*model.notes, note), assumed=model.assumed)
     return model
 
 
-def from_exported(program: Any, *, shapes: Mapping[str, int] | None = None, name: str = "exported") -> Model:
+def from_exported(program: Any, *, shapes: Mapping[str, Given] | None = None, name: str = "exported") -> Model:
     """The graph of an `ExportedProgram`; open dimensions that `shapes` leaves out are as in its example."""
     torch = torch_package("reading exported programs")
+    check_shapes(shapes or {})
     sizes = SymbolicSizes(shapes or {})
     try:
         with collector_paused():
@@ -141,15 +143,17 @@ class _Program:
                 self.record.trace.outputs.extend(values_in(value))
         built = build_graph(self.record.trace)
         notes = (*built.notes(), *bodies_note(self.bodies), *self.sizes.notes())
-        return Model(built.graph, notes=notes)
+        return Model(built.graph, notes=notes, assumed=self.sizes.assumed)
 
     # Sizes and layouts
 
     def _learn(self, node: Any) -> None:
         held = node.meta.get("val")
         for axis, size in enumerate(held.shape if isinstance(held, self.torch.Tensor) else ()):
-            if not isinstance(size, int):
-                self.sizes.learn(node.name, axis, _text(size), size.node.hint)
+            if isinstance(size, int):
+                self.sizes.fixed(node.name, axis, size, len(held.shape))
+            else:
+                self.sizes.learn(node.name, axis, _text(size), size.node.hint, len(held.shape))
 
     def _number(self, size: Any) -> int:
         return size if isinstance(size, int) else self.sizes.size(_text(size), size.node.hint)
