@@ -20,7 +20,7 @@ Model = Annotated[
 Devices = Annotated[
     str | None,
     typer.Option(
-        "--devices", "-d", metavar="D", help='"3090,3060", "2x A100-80GB + cpu", auto, or a TOML/JSON file.'
+        "--devices", "-d", metavar="D", help='"3090,3060", "2x 3090 @ pcie3x8 + cpu 64GB", auto, or a file.'
     ),
 ]
 Batch = Annotated[

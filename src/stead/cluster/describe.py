@@ -277,7 +277,7 @@ def _assumptions(item: _Item) -> list[str]:
     if entry.memory_bytes is None and item.memory_bytes is None:
         size = format_bytes(generic.memory_bytes or 0)
         lines.append(
-            f"{item.called}: {size} of its machine's memory are assumed; a device file can say better"
+            f"{item.called}: {size} of its machine's memory are assumed; write {item.called} 64GB to say better"
         )
     if entry.bytes_per_second is None:
         lines.append(
