@@ -17,6 +17,8 @@ from hf_configs import LLAMA_7B, SMALL_CLASSES, Values, small
 from stead.formats import read, reader_of
 from stead.formats.base import Model
 from stead.formats.hf import HuggingFace, load_config
+from stead.formats.hf.training import ADAM_FLOPS, ADAM_TRAFFIC
+from stead.formats.tied_weights import ALL_REDUCE
 from stead.graph import Graph, Operator
 
 DECODE = HuggingFace(context=10)
@@ -332,8 +334,37 @@ def test_an_operator_its_gradient_and_its_update_share_a_device() -> None:
         "transformer.h.0.mlp.c_fc.update",
     )
     assert len({operator(graph, name).colocation for name in names}) == 1
-    tied = ("transformer.wte", "lm_head", "lm_head.backward", "transformer.wte.weight.update")
-    assert len({operator(graph, name).colocation for name in tied}) == 1
+
+
+def test_the_uses_of_a_tied_weight_need_not_share_a_device() -> None:
+    graph = made(small("gpt2"), HuggingFace(phase="train", context=8))
+    weight = "transformer.wte.weight"
+    groups = []
+    for use in ("transformer.wte", "lm_head"):
+        names = (use, f"{use}.backward", f"{weight}.sum@{use}", f"{weight}.update@{use}")
+        groups.append({operator(graph, name).colocation for name in names})
+    assert [len(group) for group in groups] == [1, 1]
+    assert groups[0] != groups[1]
+    assert {"transformer.wte", "lm_head", f"{weight}.update@lm_head"} <= set(users(graph, weight))
+
+
+def test_the_shares_of_an_update_are_one_update_together() -> None:
+    graph = made(small("gpt2"), HuggingFace(phase="train", context=8))
+    weight = "transformer.wte.weight"
+    shares = [operator(graph, f"{weight}.update@{use}") for use in ("transformer.wte", "lm_head")]
+    assert sum(share.moved_bytes for share in shares) == ADAM_TRAFFIC * weights(graph)[weight]
+    assert sum(share.flops for share in shares) == ADAM_FLOPS * weights(graph)[weight] / 2  # bf16
+    assert {share.moved_bytes for share in shares} == {shares[0].moved_bytes}
+
+
+def test_a_tied_weight_is_summed_up_in_the_update_and_weighs_what_its_gradient_weighs() -> None:
+    graph = made(small("opt"), HuggingFace(phase="train", context=8))
+    weight = "model.decoder.embed_tokens.weight"
+    sent = [tensor for tensor in graph.tensors() if tensor.name.startswith(f"{weight}.gradient@")]
+    assert [tensor.size_bytes for tensor in sent] == 2 * [weights(graph)[weight]]
+    for tensor in sent:
+        assert graph.operator(tensor.producer).phase == "update"
+        assert graph.operator(tensor.producer).kind == ALL_REDUCE
 
 
 def test_activations_wait_for_the_way_back() -> None:

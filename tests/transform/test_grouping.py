@@ -18,8 +18,9 @@ from stead.graph import Graph, GraphBuilder
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
 from stead.sim import simulate, simulate_many
 from stead.testing import chain3, diamond, tiny_cluster, two_towers
-from stead.transform import Grouping, single_groups, unit_groups
+from stead.transform import Grouping, colocate_units, single_groups, unit_groups
 from stead.workloads.synthetic import synthetic
+from stead.workloads.zoo import parse
 
 ADDING_UP = [
     Latency(execution="sequential"),
@@ -150,6 +151,16 @@ def test_phases_of_a_training_unit_are_cut_apart_and_stay_together() -> None:
     problem = priced(graph, np.ones((len(graph), 2)))
     pieces = units.by_phase().coarse(units.colocated(problem))
     assert (len(pieces.graph), pieces.unit_count) == (6, 2)
+
+
+def test_updates_that_hand_each_other_a_tied_gradient_are_cut_into_operators() -> None:
+    graph = parse("gpt2-small", phase="train").graph()
+    units = colocate_units(graph)
+    assert not units.is_acyclic
+    pieces = units.by_phase()
+    assert pieces.is_acyclic
+    reduces = [v for v in range(len(graph)) if graph.kinds[v] == "AllReduce"]
+    assert [int(pieces.sizes[pieces.group[v]]) for v in reduces] == 4 * [1]
 
 
 def test_devices_are_lifted_row_by_row_and_lowered() -> None:

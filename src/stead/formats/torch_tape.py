@@ -10,6 +10,7 @@ from stead.formats.aten import Value
 from stead.formats.aten_graph import Built, Trace, build_graph
 from stead.formats.base import Model
 from stead.formats.strict_json import collector_paused
+from stead.formats.tied_updates import part_updates
 from stead.formats.torch_export import arguments_of, torch_package
 from stead.formats.torch_replay import Replayed, replay
 
@@ -39,9 +40,9 @@ class Tape:
             return build_graph(self.trace)
 
     def model(self) -> Model:
-        """The graph with its remarks."""
+        """The graph with its remarks; the update of a tied weight is shared out among its uses."""
         built = self.build()
-        return Model(built.graph, notes=tuple(built.notes()))
+        return Model(part_updates(built.graph), notes=tuple(built.notes()))
 
     @property
     def node_count(self) -> int:
@@ -60,7 +61,7 @@ class Tape:
     ) -> Replayed:
         """Run the same step on the parameters of a real module, which stay as they are.
 
-        `order` lists the operators of the graph in some topological order; without it they run as captured.
+        `order` lists the operators of `build().graph` in some topological order; without it they run as captured.
         """
         torch = torch_package("running captured graphs")
         return replay(torch, self, module, arguments_of(torch, inputs), targets, order)

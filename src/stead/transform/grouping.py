@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph, BadInput
-from stead.graph import Graph
+from stead.graph import PHASES, Graph
 from stead.graph_arrays import distinct_pairs, with_colocation
 from stead.problem import Problem
 from stead.transform.coarse_problem import coarse_problem
 from stead.transform.components import connected, strongly_connected, topological_numbers
 from stead.transform.order import edge_pairs
 from stead.transform.quotient import bundled, quotient
+
+UPDATE = PHASES.index("update")
 
 
 class Grouping:
@@ -119,9 +121,16 @@ class Grouping:
         """Every group cut into its forward, its backward and its update part.
 
         In a training graph a group that holds both ends of the backward pass lies on a cycle; its parts do not.
+        Updates that hand each other the gradients of a tied weight are cut into operators.
         `grouping.by_phase().coarse(grouping.colocated(problem))` keeps the parts on one device.
         """
-        return Grouping(self.graph, self.group.astype(np.int64) * 3 + self.graph.phases)
+        cut = Grouping(self.graph, self.group.astype(np.int64) * 3 + self.graph.phases)
+        if cut.is_acyclic:
+            return cut
+        label = strongly_connected(cut.count, *_edges(self.graph, cut.group))
+        on_cycle = (np.bincount(label, minlength=cut.count)[label] > 1)[cut.group]
+        alone = on_cycle & (self.graph.phases == UPDATE)
+        return Grouping(self.graph, np.where(alone, cut.count + np.arange(len(self.graph)), cut.group))
 
     @cached_property
     def coarse_graph(self) -> Graph:

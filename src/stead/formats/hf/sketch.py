@@ -11,9 +11,10 @@ not run in a step, such as the encoder while the decoder writes, are idle: their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from stead.errors import BadInput
 from stead.formats.hf.step import Step, Types
@@ -334,12 +335,13 @@ class Sketch:
             dtype=self.step.types.compute,
         )
 
-    def emit_weights(self, build: GraphBuilder) -> None:
+    def emit_weights(
+        self, build: GraphBuilder, more_users: Mapping[str, Sequence[OperatorId]] = MappingProxyType({})
+    ) -> None:
         """Add parameters and caches to a graph whose first operators are those of the sketch."""
         for name, parameter in self.parameters.items():
-            build.weight(
-                name, size_bytes=parameter.size_bytes, users=[OperatorId(v) for v in parameter.users]
-            )
+            users = [*(OperatorId(v) for v in parameter.users), *more_users.get(name, ())]
+            build.weight(name, size_bytes=parameter.size_bytes, users=users)
         for name, (size, user) in self.caches.items():
             build.weight(name, size_bytes=size, users=[OperatorId(user)])
         for module, operator in self.folded.items():

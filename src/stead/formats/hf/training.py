@@ -3,14 +3,15 @@
 Going backward, an operator reads the gradient of its result from everyone who read that, and what it read itself
 where the formula needs it; it does the arithmetic of the forward pass twice, once for the gradient of each factor.
 Gradients of weights stay where the weights are until the update, which waits for them; moments of Adam stay for good,
-both in the type of the weights. An operator, its backward one and its update share a device, and so do the users of
-a tied weight.
+both in the type of the weights. An operator, its backward one and its update share a device. Modules that share a
+tied weight need not: each updates its part of it, after an all-reduce of the gradients (see `tied_weights`).
 """
 
 from __future__ import annotations
 
 from stead.formats.hf.sketch import Part, Sketch
 from stead.formats.op_costs import SOFTMAX_FLOPS
+from stead.formats.tied_weights import Use, all_reduce, are_apart
 from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
 
 BACKWARD = 2.0  # times the arithmetic of the forward pass
@@ -35,24 +36,40 @@ class _Training:
         self.tensors: list[TensorId] = []
         self.backward: dict[int, OperatorId] = {}
         self.gradients: dict[int, list[tuple[TensorId, int]]] = {}  # of each result: tensors and bytes
+        self.more_users: dict[str, list[OperatorId]] = {}  # of tied weights
+        self.uses = self._uses()
         self.group = self._groups()
 
     def graph(self) -> Graph:
         for part in self.sketch.parts:
             self._forward(part)
-        self.sketch.emit_weights(self.build)
         self._loss()
         for number in range(len(self.sketch.parts) - 1, -1, -1):
             self._backward(number, self.sketch.parts[number])
         self._updates()
+        self.sketch.emit_weights(self.build, self.more_users)
         return self.build.build()
 
+    def _uses(self) -> dict[str, list[int]]:
+        """The operators that each parameter is updated with: its users that learn if they are apart, else one."""
+        learns = [part.kept for part in self.sketch.parts]
+        for number in range(len(learns) - 1, -1, -1):
+            for act in self.sketch.live_reads(self.sketch.parts[number]) if learns[number] else ():
+                learns[act.producer] = True
+        found = {}
+        for name, parameter in self.sketch.parameters.items():
+            users = list(dict.fromkeys(parameter.users))
+            uses = [user for user in users if learns[user]] or users[:1]
+            found[name] = uses if are_apart([self.sketch.parts[user].module for user in uses]) else uses[:1]
+        return found
+
     def _groups(self) -> list[str]:
-        """The operator that each one shares a device with: the first user of its weights, or itself."""
+        """The operator that each one shares a device with: the first use of its weights, or itself."""
         first = list(range(len(self.sketch.parts)))
-        for parameter in self.sketch.parameters.values():
-            for user in parameter.users[1:]:
-                first[user] = first[parameter.users[0]]
+        for name, parameter in self.sketch.parameters.items():
+            for user in parameter.users:
+                if user not in self.uses[name]:
+                    first[user] = first[self.uses[name][0]]
         return [self.sketch.parts[v].name for v in first]
 
     def _forward(self, part: Part) -> None:
@@ -117,7 +134,7 @@ class _Training:
             self.gradients.setdefault(act.producer, []).append((tensor, size))
 
     def _updates(self) -> None:
-        """One update for the weights that the same operators use."""
+        """One update for the weights that the same operators use; of tied ones, a share for each use."""
         together: dict[tuple[int, ...], list[str]] = {}
         for name, parameter in self.sketch.parameters.items():
             together.setdefault(tuple(dict.fromkeys(parameter.users)), []).append(name)
@@ -127,14 +144,37 @@ class _Training:
                 self._update(users, names, after)
 
     def _update(self, users: tuple[int, ...], names: list[str], after: list[OperatorId]) -> None:
-        first = self.sketch.parts[users[0]]
         size = sum(self.sketch.parameters[name].size_bytes for name in names)
+        uses = self.uses[names[0]]
+        label = self.sketch.parts[users[0]].name if len(users) == 1 else names[0]
+        if len(uses) > 1:
+            updates = self._shared_update(label, size, uses, names)
+        else:
+            updates = [self._share(f"{label}.update", size, 1, uses[0], after)]
+        self.build.weight(f"{label}.gradients", size_bytes=size, users=[*after, *updates])
+        self.build.weight(f"{label}.moments", size_bytes=MOMENTS * size, users=updates)
+
+    def _shared_update(self, label: str, size: int, uses: list[int], names: list[str]) -> list[OperatorId]:
+        """A share of the update for each use, after an all-reduce of the gradients."""
+        parts = [self.sketch.parts[user] for user in uses]
+        ends = [
+            Use(part.name, part.module, self.types.compute, self.group[user], (self.backward[user],))
+            for user, part in zip(uses, parts, strict=True)
+        ]
+        reduced = all_reduce(self.build, label, size, ends)
+        updates = [
+            self._share(f"{label}.update@{part.name}", size, len(uses), user, [own[-1]])
+            for user, part, own in zip(uses, parts, reduced, strict=True)
+        ]
+        for name in names:
+            self.more_users[name] = [*(v for own in reduced for v in own), *updates]
+        return updates
+
+    def _share(self, name: str, size: int, shares: int, user: int, after: list[OperatorId]) -> OperatorId:
+        part = self.sketch.parts[user]
         elements = size / self.types.weight_bytes(8) * 8
-        label = first.name if len(users) == 1 else names[0]
-        update = self.build.operator(
-            f"{label}.update", kind="Adam", after=after, flops=ADAM_FLOPS * elements,
-            moved_bytes=float(ADAM_TRAFFIC * size), module=first.module, dtype=self.types.compute, phase="update",
-            twin=first.name, colocate=self.group[users[0]],
+        return self.build.operator(
+            name, kind="Adam", after=after, flops=ADAM_FLOPS * elements / shares,
+            moved_bytes=ADAM_TRAFFIC * size / shares, module=part.module, dtype=self.types.compute, phase="update",
+            twin=part.name, colocate=self.group[user],
         )  # fmt: skip
-        self.build.weight(f"{label}.gradients", size_bytes=size, users=[*after, update])
-        self.build.weight(f"{label}.moments", size_bytes=MOMENTS * size, users=[update])
