@@ -73,6 +73,16 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             }
             for device in report.devices
         },
+        "tied": [
+            {
+                "name": one.name,
+                "bytes": one.size_bytes,
+                "devices": list(one.devices),
+                "sent_bytes": one.sent_bytes,
+                "all_reduce_seconds": one.all_reduce_seconds,
+            }
+            for one in report.tied
+        ],
         "baselines": [
             {"name": rule.name, "objective_seconds": rule.objective_seconds, "reason": rule.reason or None}
             for rule in report.rules

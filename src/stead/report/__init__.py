@@ -11,6 +11,7 @@ from stead.report.facts import (
 )
 from stead.report.html import page
 from stead.report.text import operator_text, summary
+from stead.report.tied import TiedFacts
 
 __all__ = [
     "Alternative",
@@ -18,6 +19,7 @@ __all__ = [
     "OperatorReport",
     "Report",
     "RuleFacts",
+    "TiedFacts",
     "explain",
     "explain_operators",
     "operator_text",

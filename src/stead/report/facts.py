@@ -13,6 +13,7 @@ from stead.costs import Source
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.problem import Placement, Problem, matching
+from stead.report.tied import TiedFacts, tied_facts
 from stead.sim import simulate, simulate_many
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Report:
     tensors: int
     weight_bytes: int
     flops: float
+    tied: tuple[TiedFacts, ...] = ()  # weights that several devices share
 
     @property
     def bottleneck(self) -> DeviceFacts:
@@ -178,6 +180,7 @@ def explain(plan: Plan) -> Report:
         tensors=graph.tensor_count,
         weight_bytes=int(graph.weight_bytes.sum()),
         flops=float(graph.flops.sum()),
+        tied=tied_facts(plan.placement, trace),
     )
 
 

@@ -11,6 +11,7 @@ from stead.report.facts import OperatorReport, Report, RuleFacts
 
 LABEL = 9  # width of the words at the beginning of a line
 MOST_SINGLES = 4
+MOST_TIED = 3
 WEIGHTS = "weights per device, GiB"
 
 
@@ -162,7 +163,23 @@ def _tail(report: Report) -> list[str]:
                 f"peak memory {format_bytes(device.peak_bytes)} {limit}",
             )
         )
+    lines.extend(_tied(report))
     lines.append(line("why", _why(report)))
+    return lines
+
+
+def _tied(report: Report) -> list[str]:
+    """Where tied weights are, if on several devices, and what keeps them equal."""
+    lines: list[str] = []
+    for one in report.tied[:MOST_TIED]:
+        devices = f"{', '.join(one.devices[:-1])} and {one.devices[-1]}"
+        held = f"{one.name} ({format_bytes(one.size_bytes)}) is held by {devices}"
+        seconds, sent = one.all_reduce_seconds, format_bytes(one.sent_bytes)
+        price = f"{sent} sent" if seconds is None else format_seconds(seconds)
+        equal = f": kept equal by one all-reduce per step ({price})" if one.is_trained else ""
+        lines.append(line("tied" if not lines else "", f"{held}{equal}"))
+    if len(report.tied) > MOST_TIED:
+        lines.append(line("", f"and {len(report.tied) - MOST_TIED} more weights on several devices"))
     return lines
 
 

@@ -1,0 +1,99 @@
+"""Tied weights in a plan: on which devices they are, and what it takes to keep them equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.formats.tied_weights import are_apart
+from stead.graph import PHASES, Graph
+from stead.problem import Placement
+from stead.sim import Trace
+
+FORWARD, UPDATE = PHASES.index("forward"), PHASES.index("update")
+WORTH_SAYING = 0.01  # of the bytes of all weights; below that a weight in two places is no news
+
+
+@dataclass(frozen=True, slots=True)
+class TiedFacts:
+    """A weight that modules on several devices share."""
+
+    name: str
+    size_bytes: int
+    devices: tuple[str, ...]  # that hold it
+    sent_bytes: int  # in the all-reduce of one step; 0 where nothing is trained
+    all_reduce_seconds: float | None  # from its first transfer to its last; None without a time line
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether an all-reduce keeps it equal."""
+        return self.sent_bytes > 0
+
+
+def tied_facts(placement: Placement, trace: Trace) -> tuple[TiedFacts, ...]:
+    """The tied weights that are on several devices, largest first."""
+    graph, devices = placement.problem.graph, placement.devices
+    names = placement.problem.cluster.names
+    worth = WORTH_SAYING * float(graph.weight_bytes.sum())
+    found: dict[tuple[int, ...], TiedFacts] = {}
+    for w in np.flatnonzero(_spread(graph, devices)).tolist():
+        users = graph.weight_users[graph.weight_user_first[w] : graph.weight_user_first[w + 1]]
+        forward = users[graph.phases[users] == FORWARD]
+        if not are_apart([graph.modules[v] for v in forward.tolist()]):
+            continue
+        sent = _exchanged(graph, devices, users)
+        known = found.get(tuple(users.tolist()))  # gradients and moments have the users of their parameter
+        name = graph.weight_names[w]
+        if (known is not None and len(known.name) <= len(name)) or (
+            not sent.size and graph.weight_bytes[w] < worth
+        ):
+            continue
+        found[tuple(users.tolist())] = TiedFacts(
+            name=name,
+            size_bytes=int(graph.weight_bytes[w]),
+            devices=tuple(names[d] for d in np.unique(devices[forward]).tolist()),
+            sent_bytes=int(graph.tensor_bytes[sent].sum()),
+            all_reduce_seconds=_seconds(trace, [graph.tensor_names[t] for t in sent.tolist()]),
+        )
+    return tuple(sorted(found.values(), key=lambda one: (-one.size_bytes, one.name)))
+
+
+def _spread(graph: Graph, devices: NDArray[np.uint8]) -> NDArray[np.bool_]:  # [weight]
+    """Weights with forward users on several devices."""
+    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
+    forward = graph.phases[graph.weight_users] == FORWARD
+    on = devices[graph.weight_users[forward]].astype(np.int64)
+    lowest = np.full(len(graph.weight_bytes), 256, dtype=np.int64)
+    highest = np.full(len(graph.weight_bytes), -1, dtype=np.int64)
+    np.minimum.at(lowest, weight[forward], on)
+    np.maximum.at(highest, weight[forward], on)
+    return highest > lowest
+
+
+def _exchanged(graph: Graph, devices: NDArray[np.uint8], users: NDArray[np.int32]) -> NDArray[np.int64]:
+    """What users of a weight send each other in the update, once for each device that gets it."""
+    own = np.zeros(len(graph), dtype=bool)
+    own[users] = True
+    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    producer, reader = graph.tensor_producer[tensor], graph.readers
+    sent = own[producer] & own[reader] & (graph.phases[producer] == UPDATE) & (graph.tensor_bytes[tensor] > 0)
+    sent &= devices[producer] != devices[reader]
+    pairs = np.unique(np.stack([tensor[sent], devices[reader[sent]].astype(np.int64)], axis=1), axis=0)
+    return pairs[:, 0]
+
+
+def _seconds(trace: Trace, tensors: Sequence[str]) -> float | None:
+    """From the begin of the first transfer of some tensors to the end of the last."""
+    run = trace.timeline
+    if run is None or not tensors:
+        return None
+    wanted = set(tensors)
+    names = run.problem.graph.tensor_names
+    own = [x for x, t in enumerate(run.transfers.tensor.tolist()) if names[t] in wanted]
+    if not own:
+        return None
+    begin, end = run.transfers.begin_ticks[own].min(), run.transfers.arrive_ticks[own].max()
+    return float(end - begin) / 1e12
