@@ -417,7 +417,7 @@ def test_another_ending_is_told(tmp_path: Path) -> None:
 def test_a_binary_file_is_told(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"b.{ending}"
     path.write_bytes(bytes(range(256)))
-    with pytest.raises(BadCluster, match="not text: byte 128 is not UTF-8"):
+    with pytest.raises(BadCluster, match="byte 0x80 at offset 128 is not UTF-8"):
         read_cluster(path)
 
 
@@ -425,7 +425,7 @@ def test_a_binary_file_is_told(tmp_path: Path, ending: str) -> None:
 def test_a_huge_file_is_refused(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"h.{ending}"
     path.write_bytes(b" " * (16 * 2**20 + 1))
-    with pytest.raises(BadCluster, match="more than 16 MiB"):
+    with pytest.raises(BadCluster, match="larger than 16 MiB"):
         read_cluster(path)
 
 
@@ -445,7 +445,7 @@ def test_a_truncated_file_is_an_error_or_a_smaller_cluster(tmp_path: Path, endin
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadCluster, match="cannot be written: No such file or directory"):
+    with pytest.raises(BadCluster, match=r"cannot write .*: there is no folder"):
         write_cluster(cluster_from_toml(FLEET), tmp_path / "no" / "x.toml")
 
 

@@ -166,7 +166,7 @@ def test_a_processor_of_the_catalogue_is_given_an_assumed_memory() -> None:
         ("no/such/file.toml", "no/such/file.toml: no such file; check the path"),
         ("some/devices", "some/devices: cluster files end in .toml or .json"),
         ("x" * 20_000, "a description of 20000 characters is too long"),
-        ("\0.toml", "cannot be read"),
+        ("\0.toml", "not a path"),
     ],
 )
 def test_a_bad_description_is_one_line_that_says_what_to_do(text: str, message: str) -> None:

@@ -145,8 +145,8 @@ def test_seconds_of_another_graph_are_refused(here, refusal):
 
 
 def test_a_place_that_cannot_be_written_is_one_line(here, refusal):
-    assert (
-        refusal(write_graph, "no/folder.json", demo_graph()) == "no/folder.json: no such file; check the path"
+    assert refusal(write_graph, "no/folder.json", demo_graph()) == (
+        "cannot write no/folder.json: there is no folder no; make it first"
     )
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from stead import files
 from stead.errors import BadInput
-from stead.formats import JsonGraph, MsrFiddle, base, formats, read, reader_of, strict_json
+from stead.formats import JsonGraph, MsrFiddle, base, formats, read, reader_of
 
 
 def test_a_missing_file_is_named_and_a_similar_one_offered(save, refusal):
@@ -40,7 +41,7 @@ def test_permission_denied_is_one_line(save, refusal, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     path = save({})
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(os, "open", denied)
     assert refusal(read, path) == "demo.json: permission denied; check the rights of the file"
 
 
@@ -82,19 +83,19 @@ def test_json_of_another_kind_is_no_known_format(save, refusal):
 
 
 def test_a_file_beyond_the_limit_is_refused(save, refusal, graph_data, monkeypatch):
-    monkeypatch.setattr(strict_json, "MAX_FILE_BYTES", 300)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 300)
     path = save(graph_data)
     assert refusal(read, path).startswith("demo.json: larger than ")
 
 
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused_at_the_limit(here, refusal, monkeypatch):
-    monkeypatch.setattr(strict_json, "MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 2**20)
     Path("bomb.json.gz").write_bytes(gzip.compress(b'{"format": "stead.graph"' + b" " * 2**26, mtime=0))
-    assert refusal(read, "bomb.json.gz") == "bomb.json.gz: larger than 0.000977 GiB; coarsen the graph first"
+    assert refusal(read, "bomb.json.gz") == "bomb.json.gz: larger than 1 MiB; coarsen the graph first"
 
 
 def test_a_file_made_to_unpack_to_gigabytes_is_given_up_early(here, refusal, monkeypatch):
-    monkeypatch.setattr(strict_json, "_FREE_BYTES", 2**22)
+    monkeypatch.setattr(files, "_FREE_BYTES", 2**22)
     Path("bomb.json.gz").write_bytes(gzip.compress(b'{"format": "stead.graph"' + b" " * 2**24, mtime=0))
     assert refusal(read, "bomb.json.gz") == "bomb.json.gz: unpacks to over 300 times its size: no graph"
 

@@ -17,6 +17,7 @@ from typing import Any
 from stead.bench.child import BOUND
 from stead.bench.instances import Instance, Suite
 from stead.errors import BadInput
+from stead.files import appending, read_text, write_text
 from stead.solvers import solver, solver_names
 
 FORMAT = 1
@@ -118,10 +119,10 @@ class Journal:
         self._write({"kind": "summary", **document})
 
     def _read(self, path: Path) -> None:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
-            path.write_text(whole, encoding="utf-8")
+            write_text(path, whole)
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 record = json.loads(line)
@@ -136,10 +137,8 @@ class Journal:
     def _write(self, record: Record) -> None:
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with appending(self.path) as file:
+            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
 
 def _machine() -> Record:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from stead.bench.results import Bench, Cell, Limit
 from stead.cluster.units import format_seconds
+from stead.files import read_text, write_text
 
 BEGIN, END = "<!-- begin of `stead bench --markdown` -->", "<!-- end of `stead bench --markdown` -->"
 _SIGNS = {"unsupported": "·", "infeasible": "no fit", "error": "error", "killed": "killed"}
@@ -26,12 +27,11 @@ def markdown(bench: Bench, title: str) -> str:
 def write_markdown(path: Path, text: str) -> None:
     """Put the tables between the marks of a file that has them; else make them the file."""
     if path.exists():
-        old = path.read_text(encoding="utf-8")
+        old = read_text(path)
         if BEGIN in old and END in old:
             head, tail = old[: old.index(BEGIN)], old[old.index(END) :]
-            path.write_text(f"{head}{BEGIN}\n{text}{tail}", encoding="utf-8")
-            return
-    path.write_text(text, encoding="utf-8")
+            text = f"{head}{BEGIN}\n{text}{tail}"
+    write_text(path, text)
 
 
 def limit_text(limit: Limit) -> str:

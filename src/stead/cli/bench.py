@@ -156,10 +156,11 @@ def _write(found: Bench, title: str, markdown: Path | None, picture: Path | None
     from stead.bench.picture import picture as draw
     from stead.bench.tables import markdown as tables
     from stead.bench.tables import write_markdown
+    from stead.files import write_text
 
     text = tables(found, title)
     print(text, end="")
     if markdown is not None:
         write_markdown(markdown, text)
     if picture is not None:
-        picture.write_text(draw(found), encoding="utf-8")
+        write_text(picture, draw(found))

@@ -25,6 +25,7 @@ def demo(
     from stead.cli.output import plan_document, print_json
     from stead.cluster import cluster_from
     from stead.errors import BadInput
+    from stead.files import write_text
     from stead.loading import load
     from stead.problem import Latency
     from stead.report import explain, page
@@ -43,12 +44,12 @@ def demo(
     )
     try:
         output.mkdir(parents=True, exist_ok=True)
-        plan.save(output / "plan.json")
-        (output / "report.html").write_text(page(plan), encoding="utf-8")
     except OSError as error:
         raise BadInput(
             f"cannot write to {output}: {error.strerror or error}; choose a folder with -o"
         ) from None
+    plan.save(output / "plan.json")
+    write_text(output / "report.html", page(plan))
     if json:
         print_json(plan_document(plan))
         return 0

@@ -19,15 +19,11 @@ def report(
 ) -> int:
     """Write one self-contained page about a plan: verdict, time line, memory."""
     from stead.cli.output import print_json
-    from stead.errors import BadInput
+    from stead.files import write_text
     from stead.plan import Plan
     from stead.report import page
 
-    text = page(Plan.load(plan))
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {output}: {error.strerror or error}") from None
+    write_text(output, page(Plan.load(plan)))
     if json:
         print_json({"written": str(output)})
     else:

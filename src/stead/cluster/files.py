@@ -46,7 +46,8 @@ from stead.cluster.reserve import Reserve
 from stead.cluster.tables import SCHEMA, cluster_from_data
 from stead.cluster.units import exact_bytes, exact_flops, exact_rate, exact_seconds, one_line, show
 from stead.cluster.values import UNLIMITED_BYTES, Cluster, Device
-from stead.errors import BadCluster
+from stead.errors import BadCluster, BadInput
+from stead.files import read_text, write_text
 
 MAX_FILE_BYTES = 16 * 2**20
 
@@ -69,7 +70,10 @@ def read_described(path: str | os.PathLike[str], reserve: Reserve | None = None)
     suffix = Path(path).suffix.lower()
     if suffix not in (".toml", ".json"):
         raise BadCluster(f"{where}: cluster files end in .toml or .json; rename it, or name devices directly")
-    text = _read_text(Path(path), where)
+    try:
+        text = read_text(path, limit=MAX_FILE_BYTES, too_large="a cluster file is far smaller")
+    except BadInput as error:
+        raise BadCluster(str(error)) from None
     return (_from_toml if suffix == ".toml" else _from_json)(text, where, reserve)
 
 
@@ -80,9 +84,9 @@ def write_cluster(cluster: Cluster, path: str | os.PathLike[str]) -> None:
         raise BadCluster(f"{one_line(os.fspath(path))}: cluster files end in .toml or .json")
     text = cluster_to_toml(cluster) if suffix == ".toml" else cluster_to_json(cluster)
     try:
-        Path(path).write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise BadCluster(f"{one_line(os.fspath(path))}: cannot be written: {_reason(error)}") from None
+        write_text(path, text)
+    except BadInput as error:
+        raise BadCluster(str(error)) from None
 
 
 def cluster_from_toml(text: str, where: str = "TOML") -> Cluster:
@@ -111,30 +115,6 @@ def cluster_to_json(cluster: Cluster) -> str:
 
 
 # Text to plain data
-
-
-def _read_text(path: Path, where: str) -> str:
-    try:
-        if path.is_dir():
-            raise BadCluster(f"{where}: is a directory; name a .toml or .json file in it")
-        if path.exists() and not path.is_file():
-            raise BadCluster(f"{where}: not a regular file; save its contents to a file first")
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise BadCluster(f"{where}: no such file; check the path") from None
-    except BadCluster:
-        raise
-    except (OSError, ValueError) as error:
-        raise BadCluster(f"{where}: cannot be read: {_reason(error)}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise BadCluster(f"{where}: more than {MAX_FILE_BYTES // 2**20} MiB; a cluster file is far smaller")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadCluster(
-            f"{where}: not text: byte {error.start} is not UTF-8; is it another kind of file?"
-        ) from None
 
 
 def _from_toml(text: str, where: str, reserve: Reserve | None = None) -> Described:

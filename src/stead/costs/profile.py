@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from stead.costs.table import Source
 from stead.errors import BadInput
+from stead.files import one_line, read_text, shown_path, write_text
 from stead.graph import Graph
 
-MOST_BYTES = 2**30
 FORMAT, VERSION = "stead.profile", 1
 _SUFFIXES = re.compile(r"(_kernel_time|_fence_before|_fence_after)$")
 _HASH = re.compile(r"_\d{6,}$")  # decimal hashes that runtimes append to names
@@ -86,24 +86,26 @@ def plain_kind(kind: str) -> str:
 
 def read_profile(path: str | Path, *, device: str) -> Profile:
     """The profile in a file, for a device given by name, model or kind."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise BadInput(f"{path}: a profile of more than 1 GiB; profile fewer runs")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot read it: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path}: a profile is text, and this is not") from None
+    place = shown_path(path)
+    text = read_text(path, too_large="profile fewer runs")
     if not text.strip():
-        raise BadInput(f"{path}: the profile is empty")
+        raise BadInput(f"{place}: the profile is empty")
     if text.lstrip()[0] not in "[{":
-        return _from_csv(text, str(path), device)
+        return _from_csv(text, place, device)
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not JSON: {error}") from None
-    return _from_json(data, str(path), device)
+        raise BadInput(f"{place}: not JSON: {one_line(str(error), 200)}") from None
+    return _from_json(data, place, device)
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} is given twice; keep one")
+    return made
 
 
 def write_profile(profile: Profile, path: str | Path) -> None:
@@ -117,10 +119,7 @@ def write_profile(profile: Profile, path: str | Path) -> None:
         "kinds": dict(profile.by_kind),
         "samples": dict(profile.samples),
     }
-    try:
-        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def _from_json(data: Any, place: str, device: str) -> Profile:
@@ -141,14 +140,20 @@ def _from_json(data: Any, place: str, device: str) -> Profile:
 
 def _own(data: Mapping[str, Any], place: str, device: str) -> Profile:
     version = data.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise BadInput(f"{place}: a profile of version {version}; this stead reads up to {VERSION}")
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
+        raise BadInput(
+            f"{place}: a profile of version {str(version)[:40]!r}; this stead reads up to {VERSION}"
+        )
     tables = {}
     for key in ("operators", "kinds", "samples"):
         table = data.get(key, {})
         if not isinstance(table, dict):
             raise BadInput(f"{place}: {key} must map names to numbers")
-        tables[key] = {name: _seconds(value, f"{place}: {key}: {name!r}") for name, value in table.items()}
+        tables[key] = {
+            name: _seconds(value, f"{place}: {key}: {one_line(name, 60)!r}") for name, value in table.items()
+        }
+    if not tables["operators"] and not tables["kinds"]:
+        raise BadInput(f"{place}: the profile times no operator")
     source = Source.MEASURED if data.get("source") == "measured" else Source.IMPORTED
     samples = {name: int(count) for name, count in tables["samples"].items()}
     return Profile(device, tables["operators"], tables["kinds"], samples, source, "stead profile")
@@ -156,11 +161,19 @@ def _own(data: Mapping[str, Any], place: str, device: str) -> Profile:
 
 def _from_csv(text: str, place: str, device: str) -> Profile:
     rows = csv.DictReader(io.StringIO(text))
-    if not rows.fieldnames or not {"name", "seconds"} <= set(rows.fieldnames):
+    try:
+        columns = set(rows.fieldnames or ())
+    except csv.Error as error:
+        raise BadInput(f"{place}: line 1: not CSV: {error}") from None
+    if not {"name", "seconds"} <= columns:
         raise BadInput(f"{place}: a profile in CSV needs the columns name and seconds")
     samples: dict[str, list[float]] = {}
-    for number, row in enumerate(rows, start=2):
-        samples.setdefault(row["name"] or "", []).append(_seconds(row["seconds"], f"{place}: line {number}"))
+    try:
+        for number, row in enumerate(rows, start=2):
+            seconds = _seconds(row["seconds"], f"{place}: line {number}")
+            samples.setdefault(row["name"] or "", []).append(seconds)
+    except csv.Error as error:
+        raise BadInput(f"{place}: line {rows.line_num + 1}: not CSV: {error}") from None
     return _gathered(device, samples, {}, place, "CSV")
 
 
@@ -225,7 +238,7 @@ def _gathered(
 
 def _seconds(value: Any, place: str) -> float:
     try:
-        number = float(value)
+        number = float("nan") if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         raise BadInput(f"{place}: needs a number, got {str(value)[:40]!r}") from None
     if not (math.isfinite(number) and number >= 0):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -215,7 +216,9 @@ def _members(data: bytes) -> dict[str, NDArray[Any]]:
     except zipfile.BadZipFile as error:
         raise Wrong(f"damaged: {one_line(str(error), 100)}; write the file again") from None
     # zipfile lets these through: packed data, headers and offsets that make no sense, encryption
-    except (zlib.error, EOFError, OSError, RuntimeError, ValueError, NotImplementedError) as error:
+    except (
+        zlib.error, EOFError, OSError, RuntimeError, ValueError, OverflowError, struct.error, NotImplementedError,
+    ) as error:  # fmt: skip
         raise Wrong(f"damaged ({type(error).__name__}); write the file again") from None
 
 

@@ -11,11 +11,10 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeAlias
 
-from stead.errors import BadInput
-from stead.formats.strict_json import Wrong, read_bytes, shown_path
+from stead.files import opened
+from stead.formats.strict_json import Wrong
 
 Bytes: TypeAlias = bytes | mmap.mmap
 Field: TypeAlias = tuple[int, int, int]  # (number, value or first byte, end); end is -1 when it is a value
@@ -30,15 +29,12 @@ _DAMAGED = "the file is damaged or was not written completely"
 @contextmanager
 def mapped(path: str | os.PathLike[str]) -> Iterator[Bytes]:
     """The bytes of a regular file, read from disk where they are looked at; BadInput if there is none."""
-    head = read_bytes(path, most=1)  # says what is wrong with a path
-    if not head:
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else None
+    if data is None:
         yield b""
         return
-    try:
-        with Path(path).open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise BadInput(f"{shown_path(path)}: {error.strerror or 'cannot be read'}; check the path") from None
     with data:
         yield data
 

@@ -10,18 +10,16 @@ import os
 import struct
 import zipfile
 import zlib
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from stead.errors import BadInput
+from stead.files import opened
 from stead.formats.strict_json import (
     MAX_DIGITS,
     OUT_OF_MEMORY,
     Wrong,
     one_line,
     quoted,
-    read_bytes,
-    shown_path,
 )
 
 MAX_JSON_BYTES = 2**28  # a program of 100,000 operators has half of it
@@ -36,12 +34,13 @@ _TOO_MUCH = 0xFFFFFFFF  # the number is in the larger record
 
 def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The JSON documents of an archive by name: `model`, `weights` and `constants`, where there are any."""
-    read_bytes(path, most=1)  # says what is wrong with a path
     try:
-        with Path(path).open("rb") as file:
+        with opened(path) as file:
             _check_directory(file)
             with zipfile.ZipFile(file) as archive:
                 return _documents(archive)
+    except BadInput:
+        raise
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -56,8 +55,6 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from None
     except RuntimeError:  # how zipfile says that an entry is encrypted
         raise Wrong("the archive is encrypted") from None
-    except OSError as error:
-        raise BadInput(f"{shown_path(path)}: {error.strerror or 'cannot be read'}; check the path") from None
 
 
 def _check_directory(file: BinaryIO) -> None:

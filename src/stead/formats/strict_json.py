@@ -7,32 +7,39 @@ characters are refused. Files may be compressed with gzip; the limit on their si
 from __future__ import annotations
 
 import gc
-import gzip
-import itertools
 import json
 import os
 import re
-import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from stead.errors import BadInput, did_you_mean
+from stead.errors import BadInput
+from stead.files import (
+    MAX_FILE_BYTES,
+    MAX_GZIP_RATIO,
+    OUT_OF_MEMORY,
+    one_line,
+    read_bytes,
+    read_text,
+    shown_path,
+    suggestion,
+    write_bytes,
+)
 from stead.graph import MAX_BYTES
 
-MAX_FILE_BYTES = 2**30
-MAX_GZIP_RATIO = 300  # JSON of graphs reaches 10 to 30
-OUT_OF_MEMORY = "needs more memory than there is; coarsen the graph first"
+__all__ = [
+    "MAX_DIGITS", "MAX_DOUBLE", "MAX_FILE_BYTES", "MAX_GZIP_RATIO", "OUT_OF_MEMORY", "Wrong", "amount_of", "bytes_of",
+    "checked", "collector_paused", "flag_of", "json_text", "list_of", "name_of", "object_of", "one_line", "quoted",
+    "read_bytes", "read_json", "shown", "shown_path", "stem", "suggestion", "text_of", "write_bytes",
+]  # fmt: skip
+
 MAX_DIGITS = 400  # no finite double needs more before the point; converting longer ones takes quadratic time
 
 MAX_DOUBLE = sys.float_info.max
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_CHUNK_BYTES = 2**20
-_FREE_BYTES = 2**26  # unpacked without a look at the ratio
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],]|-?Infinity|NaN|-?\d+', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -45,14 +52,6 @@ class _Flaw(Exception):
     """The text holds something that JSON does not have, or that stead refuses."""
 
 
-# Files
-
-
-def shown_path(path: str | os.PathLike[str]) -> str:
-    """A path as the user gave it, on one line whatever it contains."""
-    return one_line(os.fspath(path))
-
-
 def stem(path: str | os.PathLike[str]) -> str:
     """What a graph is called whose file does not say so.
 
@@ -60,32 +59,6 @@ def stem(path: str | os.PathLike[str]) -> str:
     'resnet.v2'
     """
     return Path(path).name.removesuffix(".gz").removesuffix(".json")
-
-
-def read_bytes(path: str | os.PathLike[str], *, most: int | None = None) -> bytes:
-    """Contents of a regular file, decompressed if it is gzip; with `most` only that many first bytes."""
-    limit = MAX_FILE_BYTES + 1 if most is None else most
-    with _told(path):
-        _check_regular(path)
-        with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-            file.seek(0)
-            if packed:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    data = _unpack(unpacked, file, limit)
-                    size = len(data)
-            else:
-                data = file.read(min(limit, size))
-    if most is None and size > MAX_FILE_BYTES:  # the head of a larger file may belong to another format
-        raise BadInput(f"{shown_path(path)}: larger than {_gib(MAX_FILE_BYTES)}; coarsen the graph first")
-    return data
-
-
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file, compressed if its name ends in .gz; equal data give equal files."""
-    with _told(path):
-        Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -104,77 +77,13 @@ def _json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-@contextmanager
-def _told(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What the operating system and gzip complain about, as one sentence."""
-    try:
-        yield
-    except BadInput:
-        raise
-    except FileNotFoundError:
-        problem = f"no such file{_similar_file(path)}"
-    except IsADirectoryError:
-        problem = "is a directory; name a file in it"
-    except PermissionError:
-        problem = "permission denied; check the rights of the file"
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        problem = "damaged gzip data; compress the file again"
-    except OSError as error:
-        problem = f"{error.strerror or 'cannot be accessed'}; check the path"
-    except ValueError as error:  # a null byte in the path
-        problem = f"not a path: {error}"
-    except MemoryError:
-        problem = OUT_OF_MEMORY
-    else:
-        return
-    raise BadInput(f"{shown_path(path)}: {problem}")
-
-
-def _check_regular(path: str | os.PathLike[str]) -> None:
-    """Refuse what would block or never end: pipes, sockets, devices."""
-    mode = Path(path).stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError
-    if not stat.S_ISREG(mode):
-        raise BadInput(f"{shown_path(path)}: not a regular file; save its contents to a file first")
-
-
-def _unpack(unpacked: gzip.GzipFile, packed: BinaryIO, limit: int) -> bytes:
-    """Up to `limit` bytes, and far fewer of a small file that is made to unpack to terabytes."""
-    data = bytearray()
-    while len(data) < limit and (chunk := unpacked.read(min(_CHUNK_BYTES, limit - len(data)))):
-        data += chunk
-        if len(data) > _FREE_BYTES and len(data) > MAX_GZIP_RATIO * packed.tell():
-            ratio = f"over {MAX_GZIP_RATIO} times its size"
-            raise BadInput(f"{one_line(packed.name)}: unpacks to {ratio}: no graph")
-    return bytes(data)
-
-
-def _similar_file(path: str | os.PathLike[str]) -> str:
-    try:
-        neighbours = [entry.name for entry in itertools.islice(Path(path).parent.iterdir(), 1000)]
-    except (OSError, ValueError):
-        return "; check the path"
-    return suggestion(Path(path).name, neighbours) or "; check the path"
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.3g} GiB"
-
-
 # Text
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """The JSON document in a file, or BadInput with the line."""
     where = shown_path(path)
-    data = read_bytes(path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        place = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise BadInput(f"{where}: not text ({place} is not UTF-8); is it another kind of file?") from None
-    del data
+    text = read_text(path)
     if not text.strip():
         raise BadInput(f"{where}: the file is empty; write the graph again")
     return _parsed(where, text)
@@ -271,12 +180,6 @@ def collector_paused() -> Iterator[None]:
 # Words for messages
 
 
-def one_line(text: str, most: int = 1000) -> str:
-    """The text without line breaks and other unprintable characters, cut if it is very long."""
-    kept = text if len(text) <= most else f"{text[:most]}..."
-    return kept if kept.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in kept)
-
-
 def quoted(name: str) -> str:
     """A name in double quotes, cut if it is long.
 
@@ -295,14 +198,6 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     return one_line(json.dumps(value), 40)
-
-
-def suggestion(given: str, known: Iterable[str]) -> str:
-    """`did_you_mean` among names of about the same length: quick enough for a million of them."""
-    if len(given) > 200:
-        return ""
-    near = (name for name in known if abs(len(name) - len(given)) <= 4)
-    return did_you_mean(given, itertools.islice(near, 10_000))
 
 
 # Values

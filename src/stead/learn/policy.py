@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stead.cluster.values import MAX_DEVICES
 from stead.errors import BadInput
+from stead.files import one_line
 from stead.learn import checkpoints
 from stead.learn.crew import Network
 from stead.learn.priorities import Ranks
-from stead.learn.state import load_network, network_arrays, one_thread
+from stead.learn.state import check_network, load_network, network_arrays, one_thread
 from stead.problem import Problem
 from stead.transform import Grouping
 
@@ -121,9 +123,16 @@ class NetworkPolicy:
             raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {name}")
         try:
             method: Method = kind(**{**getattr(kind, "UNNAMED", {}), **document["options"]})
-            devices = int(document["devices"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(f"{path} does not say how its network is built: {error}") from None
+            devices = document["devices"]
+            if type(devices) is not int or not 1 <= devices <= MAX_DEVICES:
+                raise ValueError(f"{devices!r} devices")
+            with torch.device("meta"):  # sizes alone: what a file claims takes no memory before it is compared
+                check_network(method.network(devices, 0), arrays)
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            reason = one_line(f"{type(error).__name__}: {error}", 200)
+            raise BadInput(f"{path} does not say how its network is built: {reason}") from None
         network = method.network(devices, 0)
         load_network(network, arrays)
         return NetworkPolicy(method, network, devices)

@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
+from stead.files import one_line, read_text, write_bytes, write_text
 from stead.learn import checkpoints, curves
 from stead.learn.tasks import Task
 from stead.learn.trainer import Metrics
 
 FORMAT = 1
+COLUMNS = ("elapsed_seconds", *Metrics.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,13 @@ def train(
         arrays, saved = checkpoints.load(kept)
         if saved.get("document") != dict(document):
             raise BadInput(f"{kept} is of another policy or other options; leave out --resume to train anew")
-        trainee.restore(arrays, saved["learner"])
+        try:
+            trainee.restore(arrays, saved["learner"])
+        except BadInput as error:
+            raise BadInput(f"{kept}: {error}") from None
+        except (LookupError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError) as error:
+            reason = one_line(f"{type(error).__name__}: {error}", 200)
+            raise BadInput(f"{kept} is damaged ({reason}); leave out --resume to train anew") from None
     with closing(Log(run, trainee.version)) as log:
         while trainee.version < run.updates:
             metrics = trainee.update()
@@ -115,8 +123,8 @@ def train(
     checkpoints.save(run.output, trainee.policy_arrays(), {**document, "trained": trained})
     rows = read_log(run.beside(".jsonl"))
     lines = curves.lines_of(trainee.tasks)
-    run.beside(".svg").write_text(curves.svg(rows, lines), encoding="utf-8")
-    run.beside(".png").write_bytes(curves.png(rows, lines))
+    write_text(run.beside(".svg"), curves.svg(rows, lines))
+    write_bytes(run.beside(".png"), curves.png(rows, lines))
 
 
 def save_checkpoint(path: Path, trainee: Trainee, document: Mapping[str, Any]) -> None:
@@ -131,12 +139,11 @@ class Log:
     def __init__(self, run: Run, version: int) -> None:
         path = run.beside(".jsonl")
         rows = [row for row in read_log(path) if row["update"] <= version] if version else []
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = path.open("a", encoding="utf-8")
+        write_bytes(run.beside(".sqlite"), b"")  # made anew: what was there may be no database
         self._rows = sqlite3.connect(run.beside(".sqlite"))
-        self._names = list(Metrics.__dataclass_fields__)
-        columns = ", ".join(f'"{name}" REAL' for name in ["elapsed_seconds", *self._names])
-        self._rows.execute("DROP TABLE IF EXISTS updates")
+        columns = ", ".join(f'"{name}" REAL' for name in COLUMNS)
         self._rows.execute(f"CREATE TABLE updates ({columns})")
         self._begin = time.monotonic() - (rows[-1]["elapsed_seconds"] if rows else 0.0)
         for row in rows:
@@ -161,19 +168,24 @@ class Log:
         self._file.close()
 
     def _insert(self, row: Mapping[str, Any]) -> None:
-        marks = ", ".join("?" * (1 + len(self._names)))
-        values = [float(row[name]) for name in ["elapsed_seconds", *self._names]]
-        self._rows.execute(f"INSERT INTO updates VALUES ({marks})", values)
+        marks = ", ".join("?" * len(COLUMNS))
+        self._rows.execute(f"INSERT INTO updates VALUES ({marks})", _numbers(row))
+
+
+def _numbers(row: Mapping[str, Any]) -> list[float]:
+    return [float(row[name]) for name in COLUMNS]
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The rows of a log; a last line that a kill cut off is left out."""
     rows = []
     if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in read_text(path, too_large="is it a log that stead wrote?").splitlines():
             try:
-                rows.append(json.loads(line))
-            except ValueError:
+                row = json.loads(line)
+                _numbers(row)
+                rows.append(row)
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 break
     return rows
 

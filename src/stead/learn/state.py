@@ -23,19 +23,27 @@ def network_arrays(module: nn.Module) -> Arrays:
 
 def load_network(module: nn.Module, arrays: Arrays) -> None:
     """Set all parameters; what does not fit is BadInput."""
-    found = {
-        name.removeprefix(NETWORK): torch.from_numpy(np.asarray(array).copy())
-        for name, array in arrays.items()
-        if name.startswith(NETWORK)
-    }
+    module.load_state_dict(check_network(module, arrays))
+
+
+def check_network(module: nn.Module, arrays: Arrays) -> dict[str, Tensor]:
+    """The parameters for a network, by name, each of the type and shape it must have and finite; BadInput otherwise."""
+    with torch.device("cpu"):
+        found = {
+            name.removeprefix(NETWORK): torch.from_numpy(np.asarray(array).copy())
+            for name, array in arrays.items()
+            if name.startswith(NETWORK)
+        }
     wanted = module.state_dict()
-    if found.keys() != wanted.keys() or any(found[name].shape != wanted[name].shape for name in wanted):
+    if found.keys() != wanted.keys() or any(
+        (found[name].shape, found[name].dtype) != (wanted[name].shape, wanted[name].dtype) for name in wanted
+    ):
         raise BadInput(
             "the parameters in the file are of another network; give the options it was trained with"
         )
     if not all(bool(torch.isfinite(value).all()) for value in found.values()):
         raise BadInput("the parameters in the file are not all finite")
-    module.load_state_dict(found)
+    return found
 
 
 def optimiser_arrays(optimiser: torch.optim.Optimizer) -> Arrays:

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -146,10 +145,4 @@ def _store(path: Path, graph: Graph) -> None:
     """Put a graph into the cache as a whole or not at all; a cache that cannot be written is no error."""
     with contextlib.suppress(OSError, BadInput):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(suffix=".npz", dir=path.parent)
-        os.close(handle)
-        try:
-            write_npz(draft, graph)
-            Path(draft).replace(path)
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        write_npz(path, graph)

@@ -12,6 +12,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from stead.files import write_text
 from stead.formats.graph_npz import write_npz
 from stead.workloads.cache import CATALOGUE, Entry, torch_version
 from stead.workloads.zoo import MODES, Spec, names, parse
@@ -25,7 +26,7 @@ def main(folder: Path) -> None:
             entries.append(made(parse(name, phase=mode), folder))
             print(entries[-1], flush=True)
     document = {"torch": torch_version(), "graphs": [asdict(entry) for entry in entries]}
-    (folder / CATALOGUE.name).write_text(json.dumps(document, indent=1) + "\n")
+    write_text(folder / CATALOGUE.name, json.dumps(document, indent=1) + "\n")
     files = {entry.file for entry in entries}
     for old in folder.glob("*.npz"):
         if old.name not in files:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stead.errors import BadInput
+from stead.files import opened
 from stead.formats.hf.step import Types
 from stead.formats.op_costs import bytes_of_elements
 from stead.formats.strict_json import Wrong, object_of, one_line, quoted, read_json, shown_path
@@ -133,12 +135,10 @@ def stored_weights(folder: Path) -> Stored:
 def read_header(path: Path) -> dict[str, Held]:
     """Every tensor in a file."""
     where = shown_path(path)
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = file.read(length) if 2 <= length <= MAX_HEADER_BYTES else b""
-    except OSError as error:
-        raise BadInput(f"{where}: {error.strerror or 'cannot be read'}; check the file") from None
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(length) if 2 <= length <= min(MAX_HEADER_BYTES, size - 8) else b""
     if not header:
         raise BadInput(
             f"{where}: not a safetensors file, its header would have {length} bytes; download it again"
