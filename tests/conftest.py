@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # STEAD_FUZZ=20000 tries that many random examples per test; without it every run tries the same hundred.
@@ -21,3 +22,25 @@ settings.load_profile("stead")
 # A run in the background, and a worker of pytest-xdist, ignores Ctrl-C; programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Write down how many damaged files each fuzz test reads."""
+    for item in items:
+        if (mark := item.get_closest_marker("fuzz")) is not None:
+            item.user_properties.append(("inputs", mark.args[0]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many damaged files were read in all, and how many tests found a fault."""
+    ended = [
+        (outcome, report)
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        if report.when == "call"
+    ]
+    counts = [(outcome, dict(report.user_properties).get("inputs", 0)) for outcome, report in ended]
+    if total := sum(count for _, count in counts):
+        faults = sum(outcome == "failed" and count > 0 for outcome, count in counts)
+        tests = sum(count > 0 for _, count in counts)
+        terminalreporter.write_line(f"fuzz: {total} damaged inputs in {tests} tests, {faults} tests found a fault")

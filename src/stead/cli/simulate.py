@@ -82,6 +82,7 @@ def _placement(problem: Problem, model: str, given: str) -> Placement:
     from stead.errors import BadInput
     from stead.formats.base import read_json
     from stead.formats.msr_fiddle import is_split, split_placement
+    from stead.plan import Plan, is_plan
     from stead.problem import Placement
 
     if given in problem.cluster.names:
@@ -92,6 +93,8 @@ def _placement(problem: Problem, model: str, given: str) -> Placement:
         return Placement.from_names(
             problem, split_placement(data, problem.graph, place=given, cluster=problem.cluster)
         )
+    if is_plan(data):
+        return Placement.from_names(problem, Plan.load(path).placement.by_name())
     names = data.get("placement", data) if isinstance(data, dict) else data
     if not isinstance(names, dict) or not all(isinstance(value, str) for value in names.values()):
         raise BadInput(f"{given} is no placement; it should map operator names to device names")
@@ -101,10 +104,7 @@ def _placement(problem: Problem, model: str, given: str) -> Placement:
 def _write_trace(trace: Trace, path: Path) -> None:
     import json
 
-    from stead.errors import BadInput
+    from stead.files import write_text
     from stead.report.chrome import chrome_trace
 
-    try:
-        path.write_text(json.dumps(chrome_trace(trace)), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
+    write_text(path, json.dumps(chrome_trace(trace)))

@@ -104,8 +104,7 @@ class GraphNpz:
         where = shown_path(path)
         data = read_bytes(path)
         try:
-            with collector_paused():
-                return Model(_graph(_members(data)))
+            return Model(graph_from_npz(data))
         except Wrong as wrong:
             raise BadInput(f"{where}: {wrong}") from None
         except BadGraph as error:
@@ -116,13 +115,28 @@ class GraphNpz:
 
 def write_npz(path: str | os.PathLike[str], graph: Graph) -> None:
     """Write a graph; reading it gives an equal graph, and equal graphs give equal files."""
+    try:
+        data = graph_as_npz(graph)
+    except BadGraph as error:
+        raise BadGraph(f"{shown_path(path)}: {error}") from None
+    write_bytes(path, data)
+
+
+def graph_as_npz(graph: Graph) -> bytes:
+    """The bytes of the file that `write_npz` writes."""
     buffer = BytesIO()
     try:
         arrays = _arrays(graph)
     except UnicodeEncodeError:
-        raise BadGraph(f"{shown_path(path)}: a name holds half a character (a lone surrogate)") from None
+        raise BadGraph("a name holds half a character (a lone surrogate)") from None
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # its stub takes them for allow_pickle
-    write_bytes(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def graph_from_npz(data: bytes) -> Graph:
+    """The graph in such bytes; Wrong or BadGraph if there is none."""
+    with collector_paused():
+        return _graph(_members(data))
 
 
 # Writing
