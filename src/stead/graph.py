@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadGraph, did_you_mean
+from stead.kernels import Kernel, Kernels, check_kernels, kernels_from_lists, kernels_or_one
 
 Phase = Literal["forward", "backward", "update"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MAX_OPERATORS = 2**24
 MAX_BYTES = 2**62
 MAX_AMOUNT = sys.float_info.max  # of FLOPs or bytes moved by one operator
+KV_CACHE = "kv_cache"  # how names of weights end that are caches of keys and values
 
 OperatorId = NewType("OperatorId", int)
 TensorId = NewType("TensorId", int)
@@ -96,6 +98,7 @@ class Graph:
         tensor_shapes: tuple[tuple[int, ...], ...] | None = None,
         tensor_dtypes: tuple[str, ...] | None = None,
         folded: Mapping[str, str] | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
         self.name = name
         self.operator_names = operator_names
@@ -127,6 +130,7 @@ class Graph:
         self.folded = MappingProxyType(
             dict(folded or {})
         )  # name in the source -> operator that stands for it
+        self.kernels = kernels  # None: every operator that works is one kernel
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -185,6 +189,22 @@ class Graph:
         total = np.zeros(len(self), dtype=np.int64)
         np.add.at(total, self.weight_users, np.repeat(self.weight_bytes, np.diff(self.weight_user_first)))
         return _frozen(total)
+
+    def kernels_of(self, index: int) -> tuple[Kernel, ...]:
+        """What an operator runs, one after another."""
+        return tuple(
+            kernels_or_one(self.kernels, index, float(self.flops[index]), float(self.moved_bytes[index]))
+        )
+
+    @cached_property
+    def is_kv_cache(self) -> NDArray[np.bool_]:  # [weight]
+        """Which weights are caches of keys and values, told by how their names end."""
+        return _frozen(np.array([name.endswith(KV_CACHE) for name in self.weight_names], dtype=bool))
+
+    @property
+    def kv_cache_bytes(self) -> int:
+        """Of all caches of keys and values together."""
+        return int(self.weight_bytes[self.is_kv_cache].sum())
 
     @property
     def is_training(self) -> bool:
@@ -251,7 +271,12 @@ class Graph:
         for attribute, value in vars(self).copy().items():
             if isinstance(getattr(type(self), attribute, None), cached_property):
                 continue  # what was asked of the graph before must not change what it is
-            if isinstance(value, np.ndarray):
+            if isinstance(value, Kernels):
+                for array in value.arrays:
+                    digest.update(array.tobytes())
+            elif value is None:
+                continue  # graphs without kernels are what they were before there were any
+            elif isinstance(value, np.ndarray):
                 digest.update(value.tobytes())
             elif isinstance(value, tuple):
                 digest.update("\0".join(map(str, value)).encode("utf-8", "surrogatepass"))
@@ -279,6 +304,7 @@ class _Operator:
     reads: list[int]
     after: list[int]
     outputs: list[int]
+    kernels: tuple[Kernel, ...]
 
 
 @dataclass(slots=True)
@@ -326,8 +352,12 @@ class GraphBuilder:
         phase: Phase = "forward",
         twin: str = "",
         colocate: str = "",
+        kernels: Iterable[Kernel] = (),
     ) -> OperatorId:
-        """Add an operator; `after` are control dependencies, `twin` the name of the forward operator it belongs to."""
+        """Add an operator; `after` are control dependencies, `twin` the name of the forward operator it belongs to.
+
+        `kernels` are what it runs one after another, together its `flops` and `moved_bytes`; by default it is one.
+        """
         if not name:
             raise BadGraph(f"operator number {len(self._operators) + 1} has an empty name; give it one")
         if name in self._names:
@@ -343,7 +373,7 @@ class GraphBuilder:
         self._operators.append(
             _Operator(
                 name, kind, module, dtype, phase, float(flops), float(moved_bytes), twin, colocate,
-                list(reads), list(after), [],
+                list(reads), list(after), [], tuple(kernels),
             )
         )  # fmt: skip
         return OperatorId(index)
@@ -365,7 +395,9 @@ class GraphBuilder:
         label = name or (owner.name if not owner.outputs else f"{owner.name}:{len(owner.outputs)}")
         index = len(self._tensors)
         size = _bytes(f"tensor {label!r}", size_bytes)
-        self._tensors.append(_Tensor(producer, size, bool(kept), label, tuple(int(size) for size in shape), dtype))
+        self._tensors.append(
+            _Tensor(producer, size, bool(kept), label, tuple(int(size) for size in shape), dtype)
+        )
         owner.outputs.append(index)
         return TensorId(index)
 
@@ -404,15 +436,21 @@ class GraphBuilder:
             ((sorted(rank[v] for v in users), name, size) for name, size, users in self._weights),
             key=lambda weight: (weight[0], weight[1]),
         )
+        flops = np.array([op.flops for op in operators], dtype=np.float64)
+        moved = np.array([op.moved_bytes for op in operators], dtype=np.float64)
+        names = tuple(op.name for op in operators)
+        kernels = kernels_from_lists([op.kernels for op in operators], flops, moved)
+        if kernels is not None:
+            check_kernels(kernels, names, flops, moved)
         return Graph(
             name=self.name,
-            operator_names=tuple(op.name for op in operators),
+            operator_names=names,
             kinds=tuple(op.kind for op in operators),
             modules=tuple(op.module for op in operators),
             dtypes=tuple(op.dtype for op in operators),
             phases=np.array([PHASES.index(op.phase) for op in operators], dtype=np.uint8),
-            flops=np.array([op.flops for op in operators], dtype=np.float64),
-            moved_bytes=np.array([op.moved_bytes for op in operators], dtype=np.float64),
+            flops=flops,
+            moved_bytes=moved,
             twins=self._twins(operators, rank),
             colocation=colocation,
             colocation_names=group_names,
@@ -427,6 +465,7 @@ class GraphBuilder:
             tensor_shapes=tuple(tensor.shape for tensor in tensors),
             tensor_dtypes=tuple(tensor.dtype for tensor in tensors),
             folded=self._folded,
+            kernels=kernels,
         )
 
     def _parents(self) -> list[list[int]]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph
 from stead.graph import MAX_BYTES, MAX_OPERATORS, PHASES, Graph
+from stead.kernels import Kernels, check_kernels
 
 _PARTS = tuple(signature(Graph).parameters)
 
@@ -43,6 +44,7 @@ def graph_from_arrays(
     weight_bytes: ArrayLike = (),
     weight_uses: tuple[ArrayLike, ArrayLike] = ((), ()),
     folded: Mapping[str, str] | None = None,
+    kernels: Kernels | None = None,
 ) -> Graph:
     """The graph that these arrays describe; operators in topological order, tensors sorted by producer.
 
@@ -65,6 +67,9 @@ def graph_from_arrays(
     reader_first, readers = _reads(names, producer, reads)
     weights = _weights(count, weight_names, weight_bytes, weight_uses)
     group, group_names = _colocation(count, colocation, colocation_names)
+    work, traffic = _amounts("flops", flops, names), _amounts("bytes moved", moved_bytes, names)
+    if kernels is not None:
+        check_kernels(kernels, names, work, traffic)
     return Graph(
         name=name,
         operator_names=names,
@@ -72,8 +77,8 @@ def graph_from_arrays(
         modules=_texts("modules", modules, count),
         dtypes=_texts("dtypes", dtypes, count),
         phases=_given("phases", phases, count, 0, len(PHASES), np.uint8),
-        flops=_amounts("flops", flops, names),
-        moved_bytes=_amounts("bytes moved", moved_bytes, names),
+        flops=work,
+        moved_bytes=traffic,
         twins=_given("twins", twins, count, -1, count, np.int32),
         colocation=group,
         colocation_names=group_names,
@@ -87,6 +92,7 @@ def graph_from_arrays(
         tensor_shapes=None if tensor_shapes is None else _each("tensor shapes", tensor_shapes, tensors),
         tensor_dtypes=None if tensor_dtypes is None else _each("tensor dtypes", tensor_dtypes, tensors),
         folded=folded,
+        kernels=kernels,
     )
 
 

@@ -19,10 +19,22 @@ LLAMA_13B: Values = {
     **LLAMA_7B, "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "intermediate_size": 13824,
 }  # fmt: skip
 
+QWEN3_30B_A3B: Values = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144,
+    "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
 _TEXT: Values = {
     "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 128,
 }  # fmt: skip
 _SHARED: Values = {**_TEXT, "num_key_value_heads": 2}
+_DEEPSEEK: Values = {
+    **_TEXT, "num_key_value_heads": 4, "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2,
+    "n_shared_experts": 2, "kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
+    "v_head_dim": 16, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+}  # fmt: skip
 _TOWER: Values = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
     "patch_size": 8,
@@ -79,6 +91,20 @@ SMALL: dict[str, tuple[Values, tuple[str, ...]]] = {
          "decoder_sparse_step": 2, "head_dim": 32},
         ("Qwen3MoeForCausalLM",),
     ),
+    "olmoe": ({**_SHARED, "num_experts": 4, "num_experts_per_tok": 2}, ("OlmoeForCausalLM",)),
+    "phimoe": ({**_SHARED, "num_local_experts": 4, "num_experts_per_tok": 2}, ("PhimoeForCausalLM",)),
+    "gpt_oss": (
+        {**_SHARED, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "sliding_window": 8},
+        ("GptOssForCausalLM",),
+    ),
+    "granitemoe": ({**_SHARED, "num_local_experts": 4, "num_experts_per_tok": 2}, ("GraniteMoeForCausalLM",)),
+    "deepseek_v2": ({**_DEEPSEEK, "q_lora_rank": None}, ("DeepseekV2ForCausalLM",)),
+    "deepseek_v3": ({**_DEEPSEEK}, ("DeepseekV3ForCausalLM", "DeepseekV3Model")),
+    "llama4_text": (
+        {**_SHARED, "num_local_experts": 4, "num_experts_per_tok": 1, "intermediate_size_mlp": 80, "head_dim": 16,
+         "interleave_moe_layer_step": 2, "attention_chunk_size": 8},
+        ("Llama4ForCausalLM",),
+    ),
     "bert": (
         {**_TEXT, "max_position_embeddings": 64, "type_vocab_size": 2},
         (*(f"Bert{task}" for task in _BERT_TASKS), "BertForPreTraining"),
@@ -112,6 +138,10 @@ SMALL: dict[str, tuple[Values, tuple[str, ...]]] = {
         ("LlavaForConditionalGeneration", "LlavaModel"),
     ),
 }  # fmt: skip
+MIXTURES = (
+    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "phimoe", "gpt_oss", "granitemoe", "deepseek_v2", "deepseek_v3",
+    "llama4_text",
+)  # fmt: skip
 SMALL_CLASSES = [(name, one) for name, (_, classes) in SMALL.items() for one in classes]
 
 SWIN: Values = {

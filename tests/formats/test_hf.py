@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hf_configs import LLAMA_7B, SMALL_CLASSES, Values, small
 
+from stead.errors import BadInput
 from stead.formats import read, reader_of
 from stead.formats.base import Model
 from stead.formats.hf import HuggingFace, load_config
@@ -131,8 +132,27 @@ def test_attention_reads_the_cache_that_lies_beside_it() -> None:
     assert found.flops == 2 * 4 * 10 * (16 + 16) + 8 * 4 * 10 + 3 * (4 + 2) * 16
 
 
-def test_without_a_context_there_is_no_cache() -> None:
-    assert not [name for name in made(small("llama")).weight_names if name.endswith("kv_cache")]
+def test_a_context_of_nothing_is_an_empty_cache() -> None:
+    graph = made(small("llama"), HuggingFace(context=0))
+    assert (graph.kv_cache_bytes, graph.is_kv_cache.any()) == (0, False)
+
+
+def test_decoding_looks_back_at_4096_tokens_or_what_the_model_takes_and_says_so() -> None:
+    def found(values: Values) -> tuple[int, str]:
+        model = HuggingFace().from_config(values)
+        return model.graph.kv_cache_bytes // (3 * 2 * 2 * 16 * 2), model.notes[0]
+
+    tokens, note = found(small("llama"))
+    assert (tokens, "context 4096 (default; --context N)" in note) == (4096, True)
+    tokens, note = found({**small("llama"), "max_position_embeddings": 512})
+    assert (tokens, "context 512 (default; --context N)" in note) == (512, True)
+    assert "context 10," in DECODE.from_config(small("llama")).notes[0]
+
+
+def test_caches_are_told_from_parameters() -> None:
+    graph = made(small("llama"), DECODE)
+    assert graph.kv_cache_bytes == 3 * 1280
+    assert int(graph.weight_bytes[~graph.is_kv_cache].sum()) == 217_984
 
 
 def test_a_window_limits_the_cache() -> None:
@@ -169,7 +189,7 @@ def test_looking_up_moves_rows_and_not_the_table() -> None:
     ("dtype", "factor"), [("fp32", 2), ("float32", 2), ("fp16", 1), ("int8", 0.5), ("int4", 0.25)]
 )
 def test_weights_have_the_wanted_type(dtype: str, factor: float) -> None:
-    plain, other = made(LLAMA_7B), made(LLAMA_7B, HuggingFace(dtype=dtype))
+    plain, other = (made(LLAMA_7B, HuggingFace(context=0, dtype=one)) for one in ("", dtype))
     assert sum(other.weight_bytes.tolist()) == factor * sum(plain.weight_bytes.tolist())
 
 
@@ -212,34 +232,63 @@ def test_a_prompt_without_a_length_has_what_the_model_takes_up_to_2048() -> None
 # Experts
 
 
-def test_experts_are_operators_of_their_own_behind_one_router() -> None:
-    graph = made(small("mixtral"))
-    inside = [
-        name.removeprefix("model.layers.0.mlp.") for name in graph.operator_names if "layers.0.mlp." in name
-    ]
-    assert inside == ["gate", "experts.0", "experts.1", "experts.2", "experts.3", "combine"]
-    assert operator(graph, "model.layers.0.mlp.experts.3").module == "model.layers.0.mlp.experts"
+@pytest.mark.parametrize(
+    ("groups", "inside"),
+    [
+        (1, ["gate", "experts"]),
+        (2, ["gate", "experts.0-1", "experts.2-3", "combine"]),
+        (4, ["gate", "experts.0", "experts.1", "experts.2", "experts.3", "combine"]),
+    ],
+)
+def test_the_experts_of_a_layer_are_one_operator_or_equal_groups(groups: int, inside: list[str]) -> None:
+    graph = made(small("mixtral"), HuggingFace(expert_groups=groups))
+    names = [name for name in graph.operator_names if "layers.0.mlp." in name]
+    assert [name.removeprefix("model.layers.0.mlp.") for name in names] == inside
+    assert {graph.modules[graph.index(name)] for name in names if "experts" in name} == {
+        "model.layers.0.mlp.experts"
+    }
+    held = [size for name, size in weights(graph).items() if "layers.0.mlp.experts" in name]
+    assert (len(held), sum(held)) == (2 * groups, 4 * 3 * 64 * 96 * 2)
 
 
-def test_one_token_reads_as_many_bytes_as_the_experts_it_uses() -> None:
-    graph = made(small("mixtral"), HuggingFace(traffic="weights"))
-    expert = 3 * 64 * 96 * 2
-    assert operator(graph, "model.layers.0.mlp.experts.0").parameter_bytes == expert
-    read = sum(operator(graph, f"model.layers.0.mlp.experts.{i}").moved_bytes for i in range(4))
-    assert read == 2 * expert
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_one_token_reads_and_launches_as_many_experts_as_it_uses(groups: int) -> None:
+    graph = made(small("mixtral"), HuggingFace(traffic="weights", expert_groups=groups))
+    own = [v for v, name in enumerate(graph.operator_names) if "layers.0.mlp.experts" in name]
+    assert graph.moved_bytes[own].sum() == 2 * 3 * 64 * 96 * 2
+    assert sum(graph.kernels_of(v)[0].launches for v in own) == 2
 
 
 def test_many_tokens_read_nearly_all_experts_and_work_with_two_each() -> None:
-    graph = made(small("mixtral"), HuggingFace(traffic="weights", batch=3))
+    graph = made(small("mixtral"), HuggingFace(traffic="weights", batch=3, expert_groups=4))
     found = operator(graph, "model.layers.0.mlp.experts.0")
     assert found.moved_bytes == (1 - 0.5**3) * found.parameter_bytes
     assert found.flops == 1.5 * (6 * 64 * 96 + 6 * 96)  # tokens, three products, function and gate
 
 
+def test_an_expert_reads_and_writes_the_rows_of_its_tokens_only() -> None:
+    graph = made(small("mixtral"), HuggingFace(phase="prefill", context=32, expert_groups=4))
+    found = operator(graph, "model.layers.0.mlp.experts.0")
+    read = (1 - 0.5**32) * found.parameter_bytes
+    assert found.moved_bytes == pytest.approx(read + 2 * 16 * 64 * 2)  # half of 32 tokens, in and out
+
+
+def test_groups_of_experts_must_be_equal() -> None:
+    with pytest.raises(
+        BadInput, match="4 experts do not fall into 3 equal groups; take expert_groups 1, 2 or 4"
+    ):
+        made(small("mixtral"), HuggingFace(expert_groups=3))
+
+
+def test_a_narrow_cache_holds_one_vector_for_keys_and_values() -> None:
+    graph = made(small("deepseek_v3"), DECODE)
+    assert weights(graph)["model.layers.0.self_attn.kv_cache"] == 10 * (16 + 8) * 2
+
+
 def test_a_shared_expert_works_for_every_token_and_some_layers_are_dense() -> None:
     graph = made(small("qwen2_moe"))
     assert operator(graph, "model.layers.0.mlp.shared_expert.up_proj").flops == 2 * 64 * 56
-    assert "model.layers.1.mlp.experts.0" not in graph.operator_names
+    assert "model.layers.1.mlp.experts" not in graph.operator_names
     assert operator(graph, "model.layers.1.mlp.up_proj").parameter_bytes == 64 * 96 * 2
 
 
@@ -248,7 +297,7 @@ def test_a_shared_expert_works_for_every_token_and_some_layers_are_dense() -> No
 
 def test_an_encoder_runs_its_longest_input() -> None:
     model = HuggingFace().from_config(small("bert"))
-    assert "prefill: 64 tokens" in model.notes[0]
+    assert "prefill: 1 sequence, context 64 (default; --context N)" in model.notes[0]
     assert not [name for name in model.graph.weight_names if name.endswith("kv_cache")]
 
 
@@ -314,7 +363,7 @@ def test_the_tower_is_idle_while_tokens_are_written() -> None:
 
 def test_training_keeps_weights_gradients_and_two_moments() -> None:
     graph = made(small("llama"), HuggingFace(phase="train", context=8))
-    plain = sum(made(small("llama")).weight_bytes.tolist())
+    plain = sum(made(small("llama"), HuggingFace(context=0)).weight_bytes.tolist())
     assert sum(graph.weight_bytes.tolist()) == 4 * plain
 
 
@@ -433,7 +482,7 @@ def test_options_are_fields_of_the_reader(save: Callable[..., str]) -> None:
 def test_notes_say_what_was_assumed() -> None:
     first, *rest = DECODE.from_config(small("mixtral")).notes
     assert first == (
-        "mixtral, decode: one token for 1 sequence, 10 tokens of context each, bf16; computed from the configuration"
+        "mixtral, decode: one token for 1 sequence, context 10, bf16; computed from the configuration"
     )
     assert "experts are counted as if all were equally likely to be used" in rest
 
@@ -504,7 +553,9 @@ def test_experts_in_files_are_found_by_their_old_names(here: Path) -> None:
     tensor_file(
         "model.safetensors", {f"{path}.{one}.weight": ("F8_E4M3", [96, 64]) for one in ("w1", "w2", "w3")}
     )
-    found = weights(read("config.json").graph)
+    found = weights(read("config.json", options={"expert_groups": 4}).graph)
+    together = weights(read("config.json").graph)
+    assert together["model.layers.0.mlp.experts.down_proj"] == 3 * 96 * 64 * 2 + 96 * 64
     assert found["model.layers.0.mlp.experts.gate_up_proj[1]"] == 2 * 96 * 64
     assert found["model.layers.0.mlp.experts.down_proj[1]"] == 96 * 64
     assert found["model.layers.0.mlp.experts.down_proj[0]"] == 96 * 64 * 2

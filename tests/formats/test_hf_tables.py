@@ -89,7 +89,7 @@ NAMES = [case.name for case in CASES]
 RULES = [(case, rule) for case in CASES for rule in case.rules]
 RULE_NAMES = [f"{case.name} {rule}" for case, rule in RULES]
 
-UNITS = HuggingFace(granularity="blocks", traffic="weights")  # the model of the table
+UNITS = HuggingFace(context=0, granularity="blocks", traffic="weights")  # the model of the table
 
 
 def problem_of(graph: Graph, cards: tuple[str, ...], *, reserve_bytes: int) -> Problem:
@@ -163,7 +163,7 @@ def test_single_operators_and_activations_change_less_than_a_tenth_of_a_percent(
     case: Case, rule: str
 ) -> None:
     expected_runs, milliseconds = case.rules[rule]
-    graph = HuggingFace().from_config(case.config).graph
+    graph = HuggingFace(context=0).from_config(case.config).graph
     found = solver(rule).solve(problem_of(graph, case.cards, reserve_bytes=0), Budget())
     assert runs(found.placement) == expected_runs
     assert found.objective_seconds * 1e3 == pytest.approx(milliseconds, rel=1e-3)

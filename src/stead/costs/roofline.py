@@ -19,8 +19,10 @@ from stead.graph import Graph
 class Roofline:
     """`seconds = max(flops / FLOP/s, bytes / bandwidth) + launch`, per device, from peaks times efficiency.
 
-    FLOP/s and bytes are those of the type that a device really computes in (`stead.cluster.precision`).
-    Operators without arithmetic and without traffic are free: they are views or bookkeeping and start no kernel.
+    FLOP/s and bytes are those of the type that a device really computes in (`stead.cluster.precision`). An operator of
+    several kernels takes as long as all of them, each limited in its own way and launched as often as the graph
+    expects. Operators without arithmetic and without traffic are free: they are views or bookkeeping and start no
+    kernel.
     """
 
     def costs(self, graph: Graph, cluster: Cluster) -> Costs:
@@ -45,12 +47,17 @@ class Roofline:
         precisions = _precisions(graph, device)
         rates = self._rates(graph, device, precisions)
         shares = _by_operator(graph, {dtype: one.moved_share for dtype, one in precisions.items()})
-        compute = graph.flops / rates
-        bytes_per_second = device.bytes_per_second * device.efficiency.get("memory", 1.0)
-        traffic = graph.moved_bytes * shares / bytes_per_second
-        busy = np.maximum(compute, traffic)
+        bandwidth = device.bytes_per_second * device.efficiency.get("memory", 1.0)
         works = (graph.flops > 0) | (graph.moved_bytes > 0)
-        seconds = np.where(works, busy + device.launch_seconds, 0.0)
+        kernels = graph.kernels
+        if kernels is None:
+            busy = np.maximum(graph.flops / rates, graph.moved_bytes * shares / bandwidth)
+            seconds = np.where(works, busy + device.launch_seconds, 0.0)
+        else:
+            own = kernels.operator
+            busy = np.maximum(kernels.flops / rates[own], kernels.moved_bytes * shares[own] / bandwidth)
+            busy += kernels.launches * device.launch_seconds
+            seconds = np.bincount(own, weights=busy, minlength=len(graph))
         if device.unsupported_kinds:
             seconds[[kind in device.unsupported_kinds for kind in graph.kinds]] = np.inf
         lacking = [dtype for dtype, one in precisions.items() if not one.supported]

@@ -37,6 +37,7 @@ from stead.formats.strict_json import (
 )
 from stead.graph import MAX_BYTES, Graph
 from stead.graph_arrays import graph_from_arrays
+from stead.kernels import Kernels
 
 FORMAT = "stead.graph"  # the first member; it holds the version
 VERSION = 1
@@ -73,6 +74,13 @@ _ARRAYS = {
     **{f"{text}.text": "|u1" for text in _TEXTS},
     **{f"{text}.lengths": "<u4" for text in _TEXTS},
 }
+_KERNELS = {  # members that graphs have whose operators are not one kernel each
+    "kernels": "<u4",  # [operator]; how many
+    "kernel_flops": "<f8",
+    "kernel_bytes": "<f8",
+    "kernel_launches": "<f8",
+}
+_KNOWN = {**_ARRAYS, **_KERNELS}
 _DEFAULT, _CONTROL, _OWN = (
     0,
     1,
@@ -182,7 +190,14 @@ def _arrays(graph: Graph) -> dict[str, NDArray[Any]]:
     for many, table in tables.items():
         arrays[f"{many}.text"] = np.frombuffer("".join(table).encode(), dtype=np.uint8)
         arrays[f"{many}.lengths"] = [len(text) for text in table]
-    return {name: np.asarray(arrays[name]).astype(dtype) for name, dtype in _ARRAYS.items()}
+    if graph.kernels is not None:
+        arrays |= {
+            "kernels": np.diff(graph.kernels.first),
+            "kernel_flops": graph.kernels.flops,
+            "kernel_bytes": graph.kernels.moved_bytes,
+            "kernel_launches": graph.kernels.launches,
+        }
+    return {name: np.asarray(arrays[name]).astype(dtype) for name, dtype in _KNOWN.items() if name in arrays}
 
 
 def _numbered(items: Iterable[Any]) -> tuple[list[Any], list[int]]:
@@ -239,8 +254,8 @@ def _members(data: bytes) -> dict[str, NDArray[Any]]:
 def _check_members(found: Sequence[zipfile.ZipInfo], packed_bytes: int) -> None:
     names = [info.filename.removesuffix(".npy") for info in found]
     for name in names:
-        if name not in _ARRAYS:
-            raise Wrong(f"unknown member {quoted(name)}{suggestion(name, _ARRAYS)}")
+        if name not in _KNOWN:
+            raise Wrong(f"unknown member {quoted(name)}{suggestion(name, _KNOWN)}")
         if names.count(name) > 1:
             raise Wrong(f"the member {quoted(name)} is there twice")
     if FORMAT not in names:
@@ -263,8 +278,8 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     if header is None:
         raise Wrong(f"{name}: not a row of numbers")
     dtype, count = header.group(1).decode(), int(header.group(2))
-    if dtype != _ARRAYS[name]:
-        raise Wrong(f"{name}: numbers must be of type {_ARRAYS[name]}, got {dtype}")
+    if dtype != _KNOWN[name]:
+        raise Wrong(f"{name}: numbers must be of type {_KNOWN[name]}, got {dtype}")
     if len(data) - header.end() != count * np.dtype(dtype).itemsize:
         raise Wrong(f"{name}: {count} numbers are announced, there are others")
     return np.frombuffer(data, dtype=dtype, offset=header.end())
@@ -272,7 +287,8 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
 
 def _graph(arrays: Mapping[str, NDArray[Any]]) -> Graph:
     _check_version(arrays[FORMAT])
-    missing = [name for name in _ARRAYS if name not in arrays]
+    needed = _KNOWN if _KERNELS.keys() & arrays.keys() else _ARRAYS
+    missing = [name for name in needed if name not in arrays]
     if missing:
         raise Wrong(f"the member {quoted(missing[0])} is missing")
     texts = {many: _texts(many, arrays) for many in _TEXTS}
@@ -307,7 +323,20 @@ def _graph(arrays: Mapping[str, NDArray[Any]]) -> Graph:
         weight_bytes=arrays["weight_bytes"],
         weight_uses=(weight, arrays["weight_users"]),
         folded=_folded(arrays["folded_into"], texts["folded"], names),
+        kernels=_kernels(arrays, len(names)),
     )
+
+
+def _kernels(arrays: Mapping[str, NDArray[Any]], count: int) -> Kernels | None:
+    """The kernels of every operator; None where each is one."""
+    if "kernels" not in arrays:
+        return None
+    owner = _owners("kernels", "kernel_flops", arrays, count)
+    columns = [arrays[name] for name in _KERNELS if name != "kernels"]
+    for name, column in zip(list(_KERNELS)[1:], columns, strict=True):
+        _same_length(name, column, len(owner))
+    first = np.searchsorted(owner, np.arange(count + 1)).astype(np.int32)
+    return Kernels(first, *(column.astype(np.float64) for column in columns))
 
 
 def _check_version(given: NDArray[Any]) -> None:

@@ -48,6 +48,7 @@ from stead.formats.strict_json import (
     text_of,
 )
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
+from stead.kernels import Kernel
 
 __all__ = ["FORMAT", "VERSION", "JsonGraph", "graph_as_dict", "graph_from_dict", "graph_text", "write_graph"]
 
@@ -153,6 +154,20 @@ def _shape(value: object) -> list[int]:
     return [bytes_of(size) for size in list_of(value)]
 
 
+def _kernels(value: object) -> list[Kernel]:
+    """[FLOPs, bytes moved, launches] of every kernel."""
+    found = []
+    for number, row in enumerate(list_of(value)):
+        try:
+            amounts = [amount_of(amount) for amount in list_of(row)]
+        except Wrong as wrong:
+            raise Wrong(f"kernel {number}: {wrong}") from None
+        if len(amounts) != len(Kernel._fields):
+            raise Wrong(f"kernel {number}: must be FLOPs, bytes moved and launches, got {shown(row)}")
+        found.append(Kernel(*amounts))
+    return found
+
+
 def _folded(value: object) -> dict[str, str]:
     """Names of the source that are part of an operator, and the names of those operators."""
     return {source: name_of(operator) for source, operator in object_of(value).items()}
@@ -186,6 +201,7 @@ _OPERATOR: Mapping[str, Callable[[Any], Any]] = {
     "colocate": text_of,
     "flops": amount_of,
     "bytes": amount_of,
+    "kernels": _kernels,
     "parameters": bytes_of,
     "reads": _reads,
     "after": _names,
@@ -202,6 +218,7 @@ _OPTIONS = {  # of GraphBuilder.operator, by key
     "colocate": "colocate",
     "flops": "flops",
     "bytes": "moved_bytes",
+    "kernels": "kernels",
 }
 _OUTPUT: Mapping[str, Callable[[Any], Any]] = {
     "name": name_of,

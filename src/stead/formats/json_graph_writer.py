@@ -13,6 +13,7 @@ from stead.costs import Given
 from stead.errors import BadGraph, BadInput
 from stead.formats.strict_json import json_text, shown_path, write_bytes
 from stead.graph import PHASES, Graph
+from stead.kernels import Kernel
 
 FORMAT = "stead.graph"
 VERSION = 1
@@ -94,6 +95,7 @@ def _operator_entries(
             "colocate": graph.colocation_names[graph.colocation[v]] if graph.colocation[v] >= 0 else "",
             "flops": _number(graph.flops[v]),
             "bytes": _number(graph.moved_bytes[v]),
+            "kernels": _kernel_entries(graph, v),
             "reads": [references[t] for t in read if t not in control],
             "after": [graph.operator_names[producer[t]] for t in read if t in control],
             "outputs": _output_entries(graph, given, v, control),
@@ -104,6 +106,15 @@ def _operator_entries(
         if v in parameters:
             kept["parameters"] = parameters[v]
         yield kept
+
+
+def _kernel_entries(graph: Graph, v: int) -> list[list[float]]:
+    """FLOPs, bytes moved and launches of every kernel; nothing where the operator is one."""
+    if graph.kernels is None:
+        return []
+    own = graph.kernels.of(v)
+    whole = Kernel(float(graph.flops[v]), float(graph.moved_bytes[v]))
+    return [] if own == [whole] else [[_number(amount) for amount in kernel] for kernel in own]
 
 
 def _output_entries(graph: Graph, given: Given | None, v: int, control: set[int]) -> list[dict[str, Any]]:

@@ -121,6 +121,7 @@ def _graph(copies: Copies) -> tuple[Graph, Indices]:
         weight_bytes=graph.weight_bytes.copy(),
         weight_user_first=weight_user_first,
         weight_users=weight_users,
+        kernels=None if graph.kernels is None else graph.kernels.picked(origin),
     )
     return step, tensor_origin
 

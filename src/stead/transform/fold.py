@@ -169,7 +169,8 @@ class _Folding:
         operator = number[into].astype(np.int32)
         names = [graph.operator_names[v] for v in np.flatnonzero(stays)]
         colocation = self._colocation(into)
-        moved = np.where(stays | ~np.array(self.view, dtype=bool), graph.moved_bytes, 0.0)
+        gone = ~stays & np.array(self.view, dtype=bool)
+        moved = np.where(gone, 0.0, graph.moved_bytes)
         left = np.flatnonzero(stays)
         folded_graph = graph_from_arrays(
             graph.name,
@@ -186,6 +187,7 @@ class _Folding:
             **self._tensors(operator),
             **self._weights(operator),
             folded=self._names(operator, names, stays),
+            kernels=None if graph.kernels is None else graph.kernels.grouped(operator, len(left), gone),
         )
         return Folded(folded_graph, operator)
 

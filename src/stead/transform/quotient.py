@@ -90,6 +90,7 @@ def quotient(
         **_tensors(graph, group, bundles),
         **_weights(graph, group),
         folded=_folded(graph, group, names, members),
+        kernels=None if graph.kernels is None else graph.kernels.grouped(group, count),
     )
     return Quotient(coarse, bundles.of_tensor)
 

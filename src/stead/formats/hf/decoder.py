@@ -31,12 +31,28 @@ class Attention:
     out_bias: bool | None = None  # where it differs
     norms: tuple[str, str] | None = None  # of queries and keys, by their modules
     norm_bias: bool = False
+    norms_whole: bool = False  # of all heads together, not head by head
+    sinks: str = ""  # a number for each head that scores compete with
     rotates: bool = True
 
     @property
     def inner(self) -> int:
         """Width of all heads together."""
         return self.heads * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """Attention whose keys and values are made of one narrow vector per token, which is all the cache keeps."""
+
+    heads: int
+    plain: int  # width of queries and keys of one head that are not rotated
+    rotated: int  # width that is; keys of all heads share it
+    values: int  # width of the values of one head
+    rank: int  # width of the narrow vector
+    query_rank: int  # of the one that queries are made of; 0: there is none
+    bias: bool = False
+    path: str = "self_attn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +88,7 @@ class Decoder:
     hidden: int
     layers: int
     vocabulary: int
-    attention: Attention
+    attention: Attention | Latent
     feed_forward: FeedForward
     norms: Norms = field(default_factory=Norms)
     prefix: str = "model."
@@ -140,6 +156,8 @@ def _layer(sketch: Sketch, shape: Decoder, layer: int, stream: Act) -> Act:
 def _attention(sketch: Sketch, shape: Decoder, layer: str, x: Act, window: int | None) -> Act:
     own = shape.attention
     path = f"{layer}.{own.path}"
+    if isinstance(own, Latent):
+        return _latent_attention(sketch, own, path, x)
     if own.fused:
         width = own.inner + 2 * own.shared * own.width
         reads = [sketch.linear(f"{path}.{own.fused}", x, width, bias=own.bias)]
@@ -156,6 +174,7 @@ def _attention(sketch: Sketch, shape: Decoder, layer: str, x: Act, window: int |
         keys=step.keys(window),
         cached=step.cached(window),
         rotates=own.rotates,
+        parameters=[sketch.parameter(f"{path}.{own.sinks}", own.heads)] if own.sinks else (),
     )
     bias = own.bias if own.out_bias is None else own.out_bias
     return sketch.linear(f"{path}.{own.out}", mixed, shape.hidden, bias=bias)
@@ -168,9 +187,42 @@ def _projections(sketch: Sketch, own: Attention, path: str, x: Act) -> list[Act]
     values = sketch.linear(f"{path}.{own.values}", x, own.shared * own.width, bias=own.bias)
     if own.norms is not None:
         of_queries, of_keys = own.norms
-        queries = sketch.norm(f"{path}.{of_queries}", queries, bias=own.norm_bias, width=own.width)
-        keys = sketch.norm(f"{path}.{of_keys}", keys, bias=own.norm_bias, width=own.width)
+        width = None if own.norms_whole else own.width
+        queries = sketch.norm(f"{path}.{of_queries}", queries, bias=own.norm_bias, width=width)
+        keys = sketch.norm(f"{path}.{of_keys}", keys, bias=own.norm_bias, width=width)
     return [queries, keys, values]
+
+
+def _latent_attention(sketch: Sketch, own: Latent, path: str, x: Act) -> Act:
+    """A prompt unfolds keys and values; a decoded token looks at the narrow vectors themselves, as servers do."""
+    step, head = sketch.step, own.plain + own.rotated
+    if own.query_rank:
+        low = sketch.linear(f"{path}.q_a_proj", x, own.query_rank, bias=own.bias)
+        low = sketch.norm(f"{path}.q_a_layernorm", low, bias=False)
+        queries = sketch.linear(f"{path}.q_b_proj", low, own.heads * head, bias=False)
+    else:
+        queries = sketch.linear(f"{path}.q_proj", x, own.heads * head, bias=False)
+    narrow = sketch.linear(f"{path}.kv_a_proj_with_mqa", x, own.rank + own.rotated, bias=own.bias)
+    normed = sketch.norm(
+        f"{path}.kv_a_layernorm", Act(narrow.producer, (*narrow.shape[:-1], own.rank)), bias=False
+    )
+    unfolded = sketch.linear(f"{path}.kv_b_proj", normed, own.heads * (own.plain + own.values), bias=False)
+    folded = step.decodes
+    mixed = sketch.attention(
+        path,
+        (queries, narrow, unfolded),
+        heads=own.heads,
+        shared=own.heads,
+        width=own.rank + own.rotated if folded else head,
+        value_width=own.rank if folded else own.values,
+        queries=step.queries,
+        keys=step.keys(),
+        cached=step.cached(),
+        kept_width=own.rank + own.rotated,
+        rotates=True,
+    )
+    mixed = Act(mixed.producer, (*mixed.shape[:-1], own.heads * own.values))
+    return sketch.linear(f"{path}.o_proj", mixed, x.width, bias=own.bias)
 
 
 def _feed_forward(sketch: Sketch, shape: Decoder, layer: str, number: int, x: Act) -> Act:

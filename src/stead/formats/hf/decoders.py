@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from stead.formats.hf.config import Config, NotAnalytic
-from stead.formats.hf.decoder import Attention, Decoder, FeedForward, Norms
+from stead.formats.hf.decoder import Attention, Decoder, FeedForward, Latent, Norms
 from stead.formats.hf.moe import Experts
 
 Windows = Sequence[int | None]
@@ -225,6 +225,93 @@ def qwen3_moe(config: Config) -> Decoder:
     return replace(shape, experts=_in_sparse_layers(config, chosen))
 
 
+def olmoe(config: Config) -> Decoder:
+    """Llama with experts in every layer; queries and keys are normalised over all heads."""
+    attention = replace(_attention(config, bias=_bias(config), norms=NORMED), norms_whole=True)
+    shape = _like_llama(config, attention, _gated(config))
+    chosen = _experts(config, config.heads("num_experts", "num_local_experts"), shape.feed_forward.inner)
+    return replace(shape, experts=lambda layer: chosen)
+
+
+def phimoe(config: Config) -> Decoder:
+    """Mixtral with biases."""
+    bias = config.flag("attention_bias", default=False)
+    shape = _like_llama(
+        config, _attention(config, bias=bias), _gated(config), [_window(config)] * _layers(config)
+    )
+    count = config.heads("num_local_experts", "num_experts")
+    chosen = replace(_experts(config, count, shape.feed_forward.inner), router="router")
+    head_bias = config.flag("lm_head_bias", default=False)
+    return replace(shape, norms=Norms(bias=True), head_bias=head_bias, experts=lambda layer: chosen)
+
+
+def gpt_oss(config: Config) -> Decoder:
+    """Experts with biases in every layer; every other layer has a window, and heads a score to compete with."""
+    bias = config.flag("attention_bias", default=True)
+    attention = replace(_attention(config, bias=bias, shared=8, width=64), sinks="sinks")
+    shape = _like_llama(config, attention, _gated(config), _typed_windows(config, every=2, default=128))
+    count = config.heads("num_local_experts", "num_experts")
+    chosen = _experts(config, count, shape.feed_forward.inner)
+    chosen = replace(chosen, bias=True, router="router", router_bias=True)
+    return replace(shape, experts=lambda layer: chosen)
+
+
+def granitemoe(config: Config) -> Decoder:
+    """Llama with experts in every layer."""
+    shape = _like_llama(config, _attention(config, bias=_bias(config)), _gated(config))
+    count = config.heads("num_local_experts", "num_experts")
+    chosen = replace(_experts(config, count, shape.feed_forward.inner), router="router")
+    inside = replace(shape.feed_forward, path="block_sparse_moe")
+    return replace(shape, feed_forward=inside, experts=lambda layer: chosen)
+
+
+def deepseek(config: Config) -> Decoder:
+    """DeepSeek 2 and 3: narrow caches, experts behind the first layers, and some that every token uses."""
+    attention = Latent(
+        heads=config.heads("num_attention_heads"),
+        plain=config.size("qk_nope_head_dim", default=128, most=2**20),
+        rotated=config.size("qk_rope_head_dim", default=64, most=2**20),
+        values=config.size("v_head_dim", default=128, most=2**20),
+        rank=config.size("kv_lora_rank", default=512),
+        query_rank=config.size("q_lora_rank") if config.has("q_lora_rank") else 0,
+        bias=_bias(config),
+    )
+    inner = config.size("moe_intermediate_size")
+    shared = config.heads("n_shared_experts") if config.has("n_shared_experts") else 0
+    chosen = _experts(
+        config, config.heads("n_routed_experts", "num_local_experts"), inner, shared=shared * inner
+    )
+    chosen = replace(chosen, shared="shared_experts", shared_gate="")
+    dense = config.size("first_k_dense_replace", default=0, least=0)
+    shape = Decoder(
+        hidden=config.size("hidden_size"), layers=_layers(config), vocabulary=config.size("vocab_size"),
+        attention=attention, feed_forward=_gated(config), tied=config.flag("tie_word_embeddings", default=False),
+    )  # fmt: skip
+    return replace(shape, experts=lambda layer: chosen if layer >= dense else None)
+
+
+def llama4(config: Config) -> Decoder:
+    """Llama with experts and a shared one in some layers; most layers look back within a chunk."""
+    layers = _layers(config)
+    inner = config.size("intermediate_size")
+    dense = FeedForward(
+        inner=config.size("intermediate_size_mlp", default=inner), path="feed_forward", act="activation_fn",
+        function=config.text("hidden_act", default="silu"),
+    )  # fmt: skip
+    chosen = _experts(config, config.heads("num_local_experts"), inner, shared=inner)
+    chosen = replace(chosen, router="router", shared_act="activation_fn", shared_gate="")
+    every = config.size("interleave_moe_layer_step", default=1)
+    listed = {layer for layer in config.entries("moe_layers") if isinstance(layer, int)}
+    sparse = listed or set(range(every - 1, layers, every))
+    chunk = config.size("attention_chunk_size") if config.has("attention_chunk_size") else None
+    rotated = config.entries("no_rope_layers") or [int((layer + 1) % 4 != 0) for layer in range(layers)]
+    if len(rotated) != layers:
+        raise config.wrong("no_rope_layers", f"{len(rotated)} entries for {layers} layers; list one for each")
+    attention = _attention(config, bias=_bias(config), shared=8)
+    shape = _like_llama(config, attention, dense, [chunk if own else None for own in rotated])
+    return replace(shape, experts=lambda layer: chosen if layer in sparse else None)
+
+
 # What they have in common
 
 
@@ -293,7 +380,7 @@ def _experts(config: Config, count: int, inner: int, *, shared: int = 0) -> Expe
         raise config.wrong(
             "num_experts_per_tok", f"a token cannot use {used} of {count} experts; correct one of them"
         )
-    return Experts(count, used, inner, config.text("hidden_act", default="silu"), shared)
+    return Experts(count, used, inner, config.text("hidden_act", default="silu"), shared_inner=shared)
 
 
 def _in_sparse_layers(config: Config, chosen: Experts) -> Callable[[int], Experts | None]:
@@ -317,9 +404,9 @@ def _qwen_windows(config: Config) -> Windows:
     return [window if layer >= first else None for layer in range(_layers(config))]
 
 
-def _typed_windows(config: Config, *, every: int = 0) -> list[int | None]:
+def _typed_windows(config: Config, *, every: int = 0, default: int = 4096) -> list[int | None]:
     """Windows of layers that are listed by type; unlisted, every so-many-th layer looks back without limit."""
-    window, types, layers = _window(config, default=4096), config.entries("layer_types"), _layers(config)
+    window, types, layers = _window(config, default=default), config.entries("layer_types"), _layers(config)
     if not types:
         return [None if every and (layer + 1) % every == 0 else window for layer in range(layers)]
     if len(types) != layers:

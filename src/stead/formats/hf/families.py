@@ -13,7 +13,7 @@ from stead.formats.hf.encdec import t5, whisper
 from stead.formats.hf.encoder import bert, roberta
 from stead.formats.hf.multimodal import image_tokens, llava
 from stead.formats.hf.sketch import Act, Sketch
-from stead.formats.hf.step import DEFAULT_CONTEXT, Phase, Step, Traffic, Types
+from stead.formats.hf.step import DEFAULT_CACHE, DEFAULT_CONTEXT, NOT_SAID, Phase, Step, Traffic, Types
 from stead.formats.hf.vision import clip_vision, patches, siglip_vision, vit
 from stead.formats.strict_json import quoted
 
@@ -27,6 +27,12 @@ class Tokens:
     default: int
     least: int = 1
     most: int | None = None  # None: no table of positions sets a limit
+    trained: int | None = None  # tokens that it was made for, where that is no limit
+
+    @property
+    def cached(self) -> int:
+        """Tokens that decoding looks back at where nothing is said."""
+        return min(DEFAULT_CACHE, self.most or self.trained or DEFAULT_CACHE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ def step_of(
     context: int,
     types: Types,
     traffic: Traffic,
+    expert_groups: int,
 ) -> Step:
     """A step with everything that was left open filled in."""
     writes = family.writes(family.head_of(config))
@@ -77,11 +84,13 @@ def step_of(
     if phase == "infer":
         phase = "decode" if writes else "prefill"
     limits = family.tokens(config)
+    is_default = context == NOT_SAID or (context == 0 and phase != "decode")
     if phase == "decode":
-        if limits.most is not None and context > limits.most:
-            raise _too_long(config, context, limits.most)
-        return Step(phase, batch, context, types, traffic)
-    tokens = context or limits.default
+        tokens = limits.cached if is_default else context
+        if limits.most is not None and tokens > limits.most:
+            raise _too_long(config, tokens, limits.most)
+        return Step(phase, batch, tokens, types, traffic, expert_groups, is_default)
+    tokens = limits.default if is_default else context
     if limits.most is not None and tokens > limits.most:
         raise _too_long(config, tokens, limits.most)
     if tokens < limits.least:
@@ -89,7 +98,7 @@ def step_of(
             f"{config.where}: a context of {tokens} tokens has no room for the {limits.least} tokens of an image; "
             f"take {limits.least} or more"
         )
-    return Step(phase, batch, tokens, types, traffic)
+    return Step(phase, batch, tokens, types, traffic, expert_groups, is_default)
 
 
 def prompt_length(config: Config, context: int) -> int:
@@ -126,13 +135,14 @@ def _positions(key: str, *others: str, spare: int = 0) -> Callable[[Config], Tok
 
 def _endless(config: Config) -> Tokens:
     """Positions that are computed, or relative."""
-    return Tokens(
-        min(DEFAULT_CONTEXT, config.size("max_position_embeddings", "n_positions", default=DEFAULT_CONTEXT))
-    )
+    keys = ("max_position_embeddings", "n_positions")
+    trained = config.size(*keys) if any(config.has(key) for key in keys) else None
+    return Tokens(min(DEFAULT_CONTEXT, trained or DEFAULT_CONTEXT), trained=trained)
 
 
 def _t5_tokens(config: Config) -> Tokens:
-    return Tokens(config.size("n_positions", default=512))
+    usual = config.size("n_positions", default=512)
+    return Tokens(usual, trained=usual)
 
 
 def _image(has_class: bool) -> Callable[[Config], Tokens]:
@@ -146,8 +156,8 @@ def _image(has_class: bool) -> Callable[[Config], Tokens]:
 
 
 def _with_image(config: Config) -> Tokens:
-    taken = image_tokens(config)
-    return Tokens(max(taken, _endless(config.part("text_config")).default), least=taken)
+    taken, text = image_tokens(config), _endless(config.part("text_config"))
+    return Tokens(max(taken, text.default), least=taken, trained=text.trained)
 
 
 # Families
@@ -206,6 +216,13 @@ FAMILIES: dict[str, Family] = {
     "mixtral": _causal("Mixtral", decoders.mixtral),
     "qwen2_moe": _causal("Qwen2Moe", decoders.qwen2_moe),
     "qwen3_moe": _causal("Qwen3Moe", decoders.qwen3_moe),
+    "olmoe": _causal("Olmoe", decoders.olmoe),
+    "phimoe": _causal("Phimoe", decoders.phimoe),
+    "gpt_oss": _causal("GptOss", decoders.gpt_oss),
+    "granitemoe": _causal("GraniteMoe", decoders.granitemoe),
+    "deepseek_v2": _causal("DeepseekV2", decoders.deepseek),
+    "deepseek_v3": _causal("DeepseekV3", decoders.deepseek),
+    "llama4_text": _causal("Llama4", decoders.llama4),
     "bert": _text("Bert", bert, "ForPreTraining"),
     "roberta": _text("Roberta", roberta, spare=2),
     "xlm-roberta": _text("XLMRoberta", roberta, spare=2),

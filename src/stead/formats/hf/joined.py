@@ -78,6 +78,7 @@ class _Joint:
                 phase=operator.phase,
                 twin=f"{prefix}{graph.operator_names[operator.twin]}" if operator.twin >= 0 else "",
                 colocate=f"{prefix}{operator.colocation}" if operator.colocation else "",
+                kernels=() if graph.kernels is None else graph.kernels_of(operator.index),
             )
             self.operators[f"{prefix}{operator.name}"] = added
             own = [graph.tensor(t) for t in operator.writes]

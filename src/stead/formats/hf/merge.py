@@ -2,7 +2,8 @@
 
 Only operators that follow each other without a gap are joined. Whatever module paths say, such runs never wait for
 each other's results, so the graph stays without cycles. What a run keeps to itself is no tensor any more: a coarse
-graph does not see the activations that live inside a block.
+graph does not see the activations that live inside a block. Its operators remain the kernels of the run, so that a run
+takes as long as its members.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
+from stead.kernels import Kernel
 
 SEVERAL = "Block"  # kind of operators that stand for several kinds
 
@@ -113,7 +115,14 @@ class _Merge:
             phase=PHASES[fine.phases[run[0]]],
             twin=self.names[self.group[twin]] if twin >= 0 else "",
             colocate=colocate,
+            kernels=[kernel for v in run for kernel in fine.kernels_of(v)]
+            if len(run) > 1
+            else self._kernels(run[0]),
         )
+
+    def _kernels(self, v: int) -> tuple[Kernel, ...]:
+        """Of an operator that stays as it is."""
+        return () if self.fine.kernels is None else self.fine.kernels_of(v)
 
     def _tensor(
         self, build: GraphBuilder, producer: OperatorId, g: int, t: int, tensors: dict[int, TensorId]

@@ -15,16 +15,17 @@ from typing import Any, ClassVar
 from stead.errors import BadGraph, BadInput
 from stead.formats.base import Model
 from stead.formats.hf.capture import Asked, captured
-from stead.formats.hf.config import Config, NotAnalytic
+from stead.formats.hf.config import MAX_PARTS, Config, NotAnalytic
 from stead.formats.hf.families import FAMILIES, family_of, prompt_length, step_of
 from stead.formats.hf.merge import by_block
 from stead.formats.hf.safetensors import Stored, stored_weights
-from stead.formats.hf.sketch import KV_CACHE, Sketch
+from stead.formats.hf.sketch import Sketch
 from stead.formats.hf.step import (
     DEFAULT_DTYPE,
     GRANULARITIES,
     MAX_BATCH,
     MAX_CONTEXT,
+    NOT_SAID,
     PHASES,
     TRAFFICS,
     Granularity,
@@ -55,23 +56,29 @@ class HuggingFace:
     """Reader of Hugging Face models.
 
     `phase` "infer" is a step of decoding for models that write text, a run for all others. `context` counts tokens in
-    the cache for decoding, tokens of each sequence otherwise; 0 means an empty cache, or what the model takes.
+    the cache for decoding, tokens of each sequence otherwise; by default 4096 and 2048, or what the model takes if that
+    is less. 0 is an empty cache.
     `dtype` of weights is by default what the configuration or the files say. With `traffic` "weights" operators move
-    weights and caches only, as if activations never left the chip.
+    weights and caches only, as if activations never left the chip. The experts of a layer become `expert_groups`
+    operators of equally many experts.
     """
 
     batch: int = 1
-    context: int = 0
+    context: int = NOT_SAID
     phase: Phase = "infer"
     dtype: str = ""
     granularity: Granularity = "layers"
     traffic: Traffic = "all"
+    expert_groups: int = 1
     name: ClassVar[str] = "huggingface"
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
     def __post_init__(self) -> None:
-        for option, least, most in (("batch", 1, MAX_BATCH), ("context", 0, MAX_CONTEXT)):
+        limits = (("batch", 1, MAX_BATCH), ("context", 0, MAX_CONTEXT), ("expert_groups", 1, MAX_PARTS))
+        for option, least, most in limits:
             number = getattr(self, option)
+            if option == "context" and number == NOT_SAID:
+                continue
             if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
                 raise BadInput(f"{option} must be a whole number from {least} to {most}, got {number!r}")
         for option, known in (("phase", PHASES), ("granularity", GRANULARITIES), ("traffic", TRAFFICS)):
@@ -126,7 +133,7 @@ class HuggingFace:
         head = family.head_of(config)
         step = step_of(
             family, config, phase=self.phase, batch=self.batch, context=self.context, types=Types(dtype),
-            traffic=self.traffic,
+            traffic=self.traffic, expert_groups=self.expert_groups,
         )  # fmt: skip
         sketch = Sketch(title, step, stored.bytes_of if stored.tensors else None, where=config.where)
         family.write(sketch, config, head)
@@ -153,14 +160,15 @@ def load_config(
     path: str | os.PathLike[str],
     *,
     batch: int = 1,
-    context: int = 0,
+    context: int = NOT_SAID,
     phase: Phase = "infer",
     dtype: str = "",
     granularity: Granularity = "layers",
     traffic: Traffic = "all",
+    expert_groups: int = 1,
 ) -> Model:
     """The model of a folder or of a config.json, for a step of some kind; see `HuggingFace`."""
-    return HuggingFace(batch, context, phase, dtype, granularity, traffic).read(path)
+    return HuggingFace(batch, context, phase, dtype, granularity, traffic, expert_groups).read(path)
 
 
 def _title(file: Path) -> str:
@@ -183,9 +191,9 @@ def _about(sketch: Sketch, config: Config, stored: Stored) -> list[str]:
         notes.append(
             f"the weights are quantised; without safetensors files they count as {step.types.weight}"
         )
-    if any(part.kind == "Expert" for part in sketch.parts):
+    if any(part.kind in ("Expert", "Experts") for part in sketch.parts):
         notes.append("experts are counted as if all were equally likely to be used")
     caches = sum(size for size, _ in sketch.caches.values())
     if caches:
-        notes.append(f"{sketch.parameter_bytes} bytes of parameters, {caches} bytes of caches ({KV_CACHE})")
+        notes.append(f"{sketch.parameter_bytes} bytes of parameters, {caches} bytes of caches (kv_cache)")
     return notes

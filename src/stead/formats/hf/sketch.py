@@ -11,7 +11,7 @@ not run in a step, such as the encoder while the decoder writes, are idle: their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -27,11 +27,11 @@ from stead.formats.op_costs import (
     normalisation,
     simple,
 )
-from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
+from stead.graph import KV_CACHE, Graph, GraphBuilder, OperatorId, TensorId
+from stead.kernels import Kernel
 
 MAX_OPERATORS = 2**16
 ROTATION_FLOPS = 3.0  # per element of queries and keys: two products and a sum
-KV_CACHE = "kv_cache"  # how names of weights end that are no parameters
 
 _KINDS = {
     "silu": "SiLU", "swish": "SiLU", "gelu": "GELU", "gelu_new": "GELU", "gelu_fast": "GELU", "relu": "ReLU",
@@ -76,13 +76,27 @@ class Part:
     reads: tuple[Act, ...]
     writes: Act
     size_bytes: int  # of what it writes
-    flops: float
+    flops: float  # without what comes then
     weight_bytes: float  # of its weights that one step reads
     cache_bytes: float  # read from caches, or written into them
     parameters: tuple[str, ...]
     forgets: bool  # going backward does not need what it read
     idle: bool
+    share: float = 1.0  # of its weights that one step reads
+    launches: float = 1.0  # to expect
+    activation_bytes: float | None = None  # read and written, where that is not all it reads and writes
+    then: Kernel | None = None  # what the same operator runs next
     kept: bool = False
+
+    @property
+    def work(self) -> float:
+        """Arithmetic of everything it runs."""
+        return self.flops + (self.then.flops if self.then is not None else 0.0)
+
+    @property
+    def is_one_kernel(self) -> bool:
+        """Whether it runs one kernel, and surely."""
+        return self.then is None and self.launches == 1.0
 
 
 class Sketch:
@@ -143,6 +157,9 @@ class Sketch:
         cache_bytes: float = 0.0,
         forgets: bool = False,
         size_bytes: int | None = None,
+        launches: float = 1.0,
+        activation_bytes: float | None = None,
+        then: Kernel | None = None,
     ) -> Act:
         """Add any operator; its result."""
         self.check_room(1)
@@ -155,20 +172,33 @@ class Sketch:
         self.parts.append(
             Part(
                 name, kind, name if module is None else module, tuple(reads), result, size, float(flops),
-                share * used, cache_bytes, tuple(parameters), forgets, self._idle,
+                share * used, cache_bytes, tuple(parameters), forgets, self._idle, share, launches,
+                activation_bytes, then,
             )
         )  # fmt: skip
         return result
 
-    def parameter(self, name: str, *shape: int) -> str:
-        """Declare a parameter, or use one again."""
+    def parameter(self, name: str, *shape: int, pieces: Iterable[str] = ()) -> str:
+        """Declare a parameter, or use one again; files may hold it in equal `pieces`, as many as its first size."""
         if name not in self.parameters:
-            size = None if self._stored is None else self._stored(name, self.step.types)
+            size = self._size_in_files(name, shape, pieces)
             self.matched += size is not None
             self.parameters[name] = Parameter(
                 self.step.types.weight_bytes(math.prod(shape)) if size is None else size
             )
         return name
+
+    def _size_in_files(self, name: str, shape: Shape, pieces: Iterable[str]) -> int | None:
+        if self._stored is None:
+            return None
+        whole = self._stored(name, self.step.types)
+        if whole is not None:
+            return whole
+        found = [self._stored(piece, self.step.types) for piece in pieces]
+        if not any(found):
+            return None
+        each = self.step.types.weight_bytes(math.prod(shape[1:]))
+        return sum(each if size is None else size for size in found)
 
     def linear(
         self,
@@ -251,15 +281,19 @@ class Sketch:
         queries: int,
         keys: int,
         cached: int = 0,  # tokens of each sequence in the cache
+        kept_width: int | None = None,  # elements a token leaves there; None: its keys and values
+        value_width: int | None = None,  # of one head, where values are not as wide as keys
         rotates: bool = False,
         parameters: Sequence[str] = (),
     ) -> Act:
         """Scores, softmax and mixing of values, with the cache of keys and values beside it."""
         step = self.step
-        flops = attention(step.batch * heads, queries, keys, width, width)
+        values = width if value_width is None else value_width
+        flops = attention(step.batch * heads, queries, keys, width, values)
         if rotates:
             flops += ROTATION_FLOPS * step.batch * queries * (heads + shared) * width
-        token_bytes = step.batch * 2 * shared * width * step.types.compute_bytes
+        kept = shared * (width + values) if kept_width is None else kept_width
+        token_bytes = step.batch * kept * step.types.compute_bytes
         name = f"{path}.{KV_CACHE}"
         if cached and not self._idle:
             self.caches[name] = (cached * token_bytes, len(self.parts))
@@ -267,7 +301,7 @@ class Sketch:
             path,
             "Attention",
             reads,
-            self.tokens(queries, heads * width),
+            self.tokens(queries, heads * values),
             flops=flops,
             cache_bytes=float(cached * token_bytes),
             parameters=parameters,
@@ -288,11 +322,23 @@ class Sketch:
         """Of all parameters, tied ones once."""
         return sum(parameter.size_bytes for parameter in self.parameters.values())
 
+    def kernels(self, part: Part) -> list[Kernel]:
+        """What an operator runs in one step."""
+        if part.idle:
+            return []
+        own = [Kernel(part.flops, self._first_bytes(part), part.launches)]
+        if part.then is not None:
+            own.append(part.then if self.step.traffic == "all" else part.then._replace(moved_bytes=0.0))
+        return own
+
     def moved_bytes(self, part: Part) -> float:
         """Bytes that an operator reads and writes in one step."""
-        if part.idle:
-            return 0.0
+        return sum(kernel.moved_bytes for kernel in self.kernels(part))
+
+    def _first_bytes(self, part: Part) -> float:
         activations = 0.0
+        if self.step.traffic == "all" and part.activation_bytes is not None:
+            return part.weight_bytes + part.cache_bytes + part.activation_bytes
         if self.step.traffic == "all":
             looked_up = part.size_bytes if part.kind == "Embedding" else 0
             activations = (
@@ -316,10 +362,11 @@ class Sketch:
                 part.name,
                 kind=part.kind,
                 reads=[tensor for tensor in reads if tensor is not None],
-                flops=0.0 if part.idle else part.flops,
+                flops=0.0 if part.idle else part.work,
                 moved_bytes=self.moved_bytes(part),
                 module=part.module,
                 dtype=self.step.types.compute,
+                kernels=() if part.is_one_kernel else self.kernels(part),
             )
             tensors.append(None if part.idle else self.emit_tensor(build, added, part))
         self.emit_weights(build)

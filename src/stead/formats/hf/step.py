@@ -18,6 +18,10 @@ GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 TRAFFICS: tuple[Traffic, ...] = get_args(Traffic)
 DEFAULT_DTYPE = "bf16"
 DEFAULT_CONTEXT = 2048  # tokens of a prompt, where nothing is said and the model takes that many
+DEFAULT_CACHE = (
+    4096  # tokens that decoding looks back at, where nothing is said and the model takes that many
+)
+NOT_SAID = -(2**32)  # context that nobody asked for: no number that somebody would
 MAX_BATCH = 2**20
 MAX_CONTEXT = 2**32
 
@@ -66,6 +70,8 @@ class Step:
     context: int = 0
     types: Types = Types()
     traffic: Traffic = "all"
+    expert_groups: int = 1  # operators that the experts of a layer become
+    is_default: bool = False  # nobody asked for that context
 
     @property
     def decodes(self) -> bool:
@@ -95,9 +101,10 @@ class Step:
     def describe(self) -> str:
         """A few words."""
         sequences = f"{self.batch} sequence{'s' if self.batch > 1 else ''}"
+        context = f"context {self.context}{' (default; --context N)' if self.is_default else ''}"
         if self.decodes:
-            return f"decode: one token for {sequences}, {self.context} tokens of context each"
-        return f"{self.phase}: {self.context} tokens for {sequences}"
+            return f"decode: one token for {sequences}, {context}"
+        return f"{self.phase}: {sequences}, {context}"
 
 
 def dtype_named(name: str) -> str:

@@ -9,10 +9,11 @@ tied weight need not: each updates its part of it, after an all-reduce of the gr
 
 from __future__ import annotations
 
-from stead.formats.hf.sketch import Part, Sketch
+from stead.formats.hf.sketch import Act, Part, Sketch
 from stead.formats.op_costs import SOFTMAX_FLOPS
 from stead.formats.tied_weights import Use, all_reduce, are_apart
 from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
+from stead.kernels import Kernel
 
 BACKWARD = 2.0  # times the arithmetic of the forward pass
 ADAM_FLOPS = 12.0  # per parameter
@@ -77,11 +78,12 @@ class _Training:
             part.name,
             kind=part.kind,
             reads=[self.tensors[act.producer] for act in self.sketch.live_reads(part)],
-            flops=part.flops,
+            flops=part.work,
             moved_bytes=self.sketch.moved_bytes(part),
             module=part.module,
             dtype=self.types.compute,
             colocate=self.group[len(self.operators)],
+            kernels=() if part.is_one_kernel else self.sketch.kernels(part),
         )
         self.operators.append(added)
         self.tensors.append(self.sketch.emit_tensor(self.build, added, part))
@@ -111,27 +113,47 @@ class _Training:
             return  # nothing that the loss sees depends on it
         inputs = self.sketch.live_reads(part)
         saved = [] if part.forgets else inputs
-        sizes = [self.sketch.parts[act.producer].size_bytes for act in inputs]
+        sizes = [self._gradient_bytes(part, act) for act in inputs]
         weights = sum(self.sketch.parameters[name].size_bytes for name in part.parameters)
-        moved = sum(size for _, size in given) + sum(sizes) + weights + part.cache_bytes
-        moved += sum(self.sketch.parts[act.producer].size_bytes for act in saved) + (weights if inputs else 0)
+        if part.activation_bytes is not None:  # experts: those that work, and the rows of their tokens
+            weights = round(part.share * weights)
+            moved = 2 * part.activation_bytes + 2 * weights + (part.then.moved_bytes if part.then else 0)
+        else:
+            moved = sum(size for _, size in given) + sum(sizes) + weights + part.cache_bytes
+            moved += sum(self.sketch.parts[act.producer].size_bytes for act in saved) + (
+                weights if inputs else 0
+            )
+        flops = (BACKWARD if inputs else 1.0) * part.work  # what goes in first needs no gradient
         added = self.build.operator(
             f"{part.name}.backward",
             kind=f"{part.kind}Backward",
             reads=[*(tensor for tensor, _ in given), *(self.tensors[act.producer] for act in saved)],
-            flops=(BACKWARD if inputs else 1.0) * part.flops,  # what goes in first needs no gradient
+            flops=flops,
             moved_bytes=float(moved),
             module=part.module,
             dtype=self.types.compute,
             phase="backward",
             twin=part.name,
             colocate=self.group[number],
+            kernels=() if part.is_one_kernel else self._kernels_back(part, float(moved)),
         )
         self.backward[number] = added
         for act, size in zip(inputs, sizes, strict=True):
             source = self.sketch.parts[act.producer]
             tensor = self.build.tensor(added, size_bytes=size, name=f"{source.name}.gradient@{part.name}")
             self.gradients.setdefault(act.producer, []).append((tensor, size))
+
+    def _kernels_back(self, part: Part, moved: float) -> list[Kernel]:
+        """What experts run going backward: the same as forward with twice the arithmetic, in the other order."""
+        if part.then is None:
+            return [Kernel(BACKWARD * part.flops, moved, part.launches)]
+        then = part.then._replace(flops=BACKWARD * part.then.flops)
+        return [then, Kernel(BACKWARD * part.flops, moved - then.moved_bytes, part.launches)]
+
+    def _gradient_bytes(self, part: Part, act: Act) -> int:
+        """Of what one operator adds to the gradient of a tensor: all of it, or as many rows as experts work for."""
+        size = self.sketch.parts[act.producer].size_bytes
+        return size if part.activation_bytes is None else min(size, part.size_bytes)
 
     def _updates(self) -> None:
         """One update for the weights that the same operators use; of tied ones, a share for each use."""
@@ -173,8 +195,11 @@ class _Training:
     def _share(self, name: str, size: int, shares: int, user: int, after: list[OperatorId]) -> OperatorId:
         part = self.sketch.parts[user]
         elements = size / self.types.weight_bytes(8) * 8
+        flops, moved = ADAM_FLOPS * elements / shares, ADAM_TRAFFIC * size / shares
+        # The experts of a layer are updated at once, whatever groups they fall into.
+        groups = 1 if part.activation_bytes is None else self.sketch.step.expert_groups
         return self.build.operator(
-            name, kind="Adam", after=after, flops=ADAM_FLOPS * elements / shares,
-            moved_bytes=ADAM_TRAFFIC * size / shares, module=part.module, dtype=self.types.compute, phase="update",
-            twin=part.name, colocate=self.group[user],
+            name, kind="Adam", after=after, flops=flops, moved_bytes=moved,
+            kernels=() if groups == 1 else (Kernel(flops, moved, 1 / groups),), module=part.module,
+            dtype=self.types.compute, phase="update", twin=part.name, colocate=self.group[user],
         )  # fmt: skip
