@@ -13,11 +13,12 @@ from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
 from stead.formats import Model, read
 from stead.formats.assumed import TYPICAL, Assumed
+from stead.formats.base import sizes_from
 from stead.graph import Graph
 from stead.problem import Constraints, Objective, Problem
 
 _MOST_ASSUMED = 6  # dimensions that a line names
-_MOST_READ_AGAIN = 20_000  # operators of a model that is read again at other sizes
+_MOST_READ_AGAIN = 2_000  # operators of a model that is read again at other sizes: a second or so each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,14 @@ def _at_other_sizes(found: Model | Loaded, model: str, options: Mapping[str, Any
     """FLOPs at the typical sizes of one kind of dimension; empty if they make no difference."""
     names = [one.name for one in found.assumed if one.kind == kind]
     flops: dict[int, float] = {}
+    here = {one.size for one in found.assumed if one.kind == kind}
+    given = options.get("shapes", {})
+    given = sizes_from(given) if isinstance(given, str) else given
     for size in TYPICAL[kind]:
-        shapes = {**options.get("shapes", {}), **dict.fromkeys(names, size)}
+        if here == {size}:
+            flops[size] = float(found.graph.flops.sum())
+            continue
+        shapes = {**given, **dict.fromkeys(names, size)}
         try:
             flops[size] = float(read(model, options={**options, "shapes": shapes}).graph.flops.sum())
         except SteadError:  # not every model can take every size

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from model_files import FLOAT, INT64, Graph, integers, node, onnx_model, tensor, value
 
 from stead.api import place
 from stead.cli.main import exit_code
+from stead.errors import BadInput
+from stead.formats.onnx import Onnx
 from stead.loading import assumptions, load
 
 CPU_AND_NPU = "cpu + NPU"
@@ -159,8 +164,40 @@ def test_what_is_assumed_and_what_other_sizes_cost_is_said(tmp_path: Path) -> No
         "GFLOP by batch: 1.024e-05 at 1, 8.192e-05 at 8, 0.0003277 at 32",
         "GFLOP by sequence: 1.024e-05 at 128, 4.096e-05 at 512, 0.0001638 at 2048",
     )
+    text = {"shapes": "seq=512"}
+    assert assumptions(load(path, "cpu", options=text), path, text) == (
+        "batch = 1 (--shape batch=N sets one)",
+        "GFLOP by batch: 4.096e-05 at 1, 0.0003277 at 8, 0.001311 at 32",
+    )
     options = {"shapes": {"seq": 512}, "batch": 8}
     assert assumptions(load(path, "cpu", options=options), path, options) == ()
+
+
+NAMES = ["batch", "seq", "past + 1", "a*b", "(a", "1or 2", "9**9", "a//0", "", "a b", "\\d", "'", "a - 9", "(1)(2)+1"]
+NAMES += ["past_sequence_length + sequence_length", "total_sequence_length", "past_sequence_length"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(NAMES) | st.integers(0, 9), max_size=5), max_size=4),
+    st.dictionaries(st.sampled_from([*NAMES, "x0", "x1[0]"]), st.sampled_from([1, 8, (1, 2)]), max_size=2),
+)
+def test_whatever_dimensions_are_called_they_get_sizes_or_one_line(
+    inputs: list[list[int | str]], sizes: dict[str, int | tuple[int, ...]]
+) -> None:
+    graph = Graph(
+        [node("Concat", " ".join(f"x{i}" for i in range(len(inputs))), "y", axis=0)],
+        [value(f"x{i}", shape) for i, shape in enumerate(inputs)],
+        [value("y")],
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "net.onnx"
+        path.write_bytes(onnx_model(graph))
+        said = ""
+        try:
+            assert all(one.size >= 1 for one in Onnx(shapes=sizes).read(path).assumed)
+        except BadInput as error:
+            said = str(error)
+    assert "\n" not in said
 
 
 def test_the_command_line_sets_open_dimensions(
@@ -183,7 +220,7 @@ def test_the_command_line_sets_open_dimensions(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("wrong", "said"),
     [
         ("sq=512", 'no open dimension "sq"; did you mean \'seq\'?; open in this file: "batch", "seq"'),
         ("x=1x2", '"x" has 3 dimensions (batchxseqx8), got 1x2'),
@@ -196,12 +233,12 @@ def test_a_wrong_shape_is_told_in_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    given: str,
+    wrong: str,
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("net.onnx").write_bytes(onnx_model(OPEN))
-    assert exit_code(["doctor", "net.onnx", "--shape", given]) == 2
+    assert exit_code(["doctor", "net.onnx", "--shape", wrong]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1

@@ -44,6 +44,7 @@ def _catalogue(json: bool) -> None:
             [
                 {
                     "flops_per_second": dict(one.flops_per_second),
+                    "precision": dict(one.precision),
                     **{name: getattr(one, name) for name in fields},
                 }
                 for one in entries()
@@ -60,7 +61,7 @@ def _catalogue(json: bool) -> None:
 
 def _understood(description: str, json: bool) -> None:
     from stead.cli.output import print_json
-    from stead.cluster import cluster_from
+    from stead.cluster import cluster_from, precision_of
     from stead.cluster.units import format_bytes, format_flops, format_rate, format_seconds
 
     cluster, lines = cluster_from(description)
@@ -71,7 +72,10 @@ def _understood(description: str, json: bool) -> None:
     for device in cluster:
         rates = ", ".join(f"{dtype} {format_flops(rate)}" for dtype, rate in device.flops_per_second.items())
         memory, speed = format_bytes(device.usable_bytes), format_rate(device.bytes_per_second)
-        print(f"{device.name}: {device.kind}, {memory} usable, {speed}, {rates}")
+        print(f"{device.name}: {device.kind}, {memory} usable, {speed}, {rates or 'no FLOP/s given'}")
+        lacking = {dtype: precision_of(device, dtype).told for dtype in ("fp32", "bf16", "fp16", "fp64")}
+        if words := [f"{dtype} is {told}" for dtype, told in lacking.items() if told]:
+            print(f"{device.name}: {', '.join(words)}")
     for link in cluster.links:
         figures = f"{format_rate(link.bytes_per_second)}, {format_seconds(link.latency_seconds)}"
         print(f"{link.source} -> {link.target}: {figures}")

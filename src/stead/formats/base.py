@@ -104,11 +104,20 @@ def _converted(what: str, value: Any, default: Any) -> Any:
         if isinstance(default, bool):
             return {"true": True, "false": False}[value.lower()]
         if isinstance(default, Mapping):
-            return {key: size_from(size) for key, _, size in (part.rpartition("=") for part in value.split(","))}
+            return sizes_from(value)
         return value if default is None else type(default)(value)
     except (ValueError, KeyError):
         kind = "name=number,..." if isinstance(default, Mapping) else type(default).__name__
         raise BadInput(f"{what} needs a value such as {kind}, got {value!r}") from None
+
+
+def sizes_from(text: str) -> dict[str, int | tuple[int, ...]]:
+    """Sizes by name as a command line gives them; ValueError if they are none.
+
+    >>> sizes_from("batch=8,x=1x3")
+    {'batch': 8, 'x': (1, 3)}
+    """
+    return {name: size_from(size) for name, _, size in (part.rpartition("=") for part in text.split(","))}
 
 
 def size_from(text: str) -> int | tuple[int, ...]:

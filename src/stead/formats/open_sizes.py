@@ -19,7 +19,7 @@ MAX_SIZE = 2**40  # of one dimension that the user sets
 Dimension: TypeAlias = int | str  # a size, or the name of one that is not fixed; empty without a name
 Given: TypeAlias = int | tuple[int, ...]  # what a user sets: one dimension, or the shape of an input
 
-_PLAIN_NAME = re.compile(r"[^-+*/()]*")
+_EXPRESSION = re.compile(r"(?=.*[-+*/])(?!.*(?<!\w)[0-9]+[A-Za-z_])[A-Za-z_0-9 +*/()-]{1,200}", re.ASCII)
 
 
 def check_options(shapes: Mapping[str, Given], level: str, batch: int | None = None) -> None:
@@ -81,11 +81,11 @@ class Sizes:
             self._learn_shape(one)
         for one in inputs:
             for axis, size in enumerate(one.dimensions):
-                if isinstance(size, str) and (not size or _PLAIN_NAME.fullmatch(size)):
+                if isinstance(size, str) and not _EXPRESSION.fullmatch(size):
                     self._learn(one, axis, size)
         for one in inputs:
             for axis, size in enumerate(one.dimensions):
-                if isinstance(size, str) and size and not _PLAIN_NAME.fullmatch(size):
+                if isinstance(size, str) and _EXPRESSION.fullmatch(size):
                     self._learn_expression(one, axis, size)
         self._add_totals()
         self._check(inputs)
@@ -170,6 +170,7 @@ class Sizes:
         for name in free:
             if "total" in name.lower() and name not in self._set and len(past) == 1 and len(fresh) == 1:
                 self._open[name] = past[0] + fresh[0]
+                self._set.add(name)  # nothing more is assumed by it
 
     def declared(self, dimensions: Iterable[Dimension]) -> Shape | None:
         """What a file says about a value inside, if that is a number everywhere."""
