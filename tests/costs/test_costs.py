@@ -117,7 +117,7 @@ def test_what_devices_do_with_types_they_lack_is_said() -> None:
     told = precision_notes(graph, cluster_from("2x V100-SXM2-32GB + A100-80GB + NPU")[0])
     assert told == (
         "bf16 on v100-sxm2-32gb:0, v100-sxm2-32gb:1 is computed in fp32",
-        "bf16 on NPU is converted to fp16",
+        "bf16 on NPU is converted to fp16 (assumed)",
     )
 
 
@@ -128,8 +128,14 @@ def test_every_device_of_the_catalogue_takes_every_type_or_says_why_not() -> Non
         for dtype in ("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4", "int64", "bool", "complex64"):
             found = precision_of(device, dtype)
             assert found.flops_per_second > 0, (entry.key, dtype)
-            refused += [entry.vendor] if not found.supported else []
-    assert set(refused) == {"Apple"}
+            refused += [(entry.vendor, dtype)] if not found.supported else []
+    assert set(refused) == {("Apple", "fp64"), ("Intel", "fp64")}  # Metal; Gaudi
+
+
+def test_what_is_assumed_about_a_type_is_said_to_be() -> None:
+    told = precision_of(named("3090"), "fp64").told
+    assert told == "run at 1/64 of fp32 (assumed)"
+    assert precision_of(named("V100-SXM2-32GB"), "bf16").told == "computed in fp32"
 
 
 def test_an_unsupported_kind_is_infinite_and_says_why() -> None:

@@ -21,8 +21,8 @@ MAX_DEVICES = 64
 
 _TYPE = "(?:fp64|fp32|tf32|fp16|bf16|fp8|fp4|int8|int4)"
 PRECISION = re.compile(
-    rf"computed in (?P<computed>{_TYPE})|converted to (?P<converted>{_TYPE})"
-    rf"|run at 1/(?P<share>[1-9][0-9]{{0,3}}) of (?P<base>{_TYPE})|(?P<none>not supported)"
+    rf"(?:computed in (?P<computed>{_TYPE})|converted to (?P<converted>{_TYPE})"
+    rf"|run at 1/(?P<share>[1-9][0-9]{{0,3}}) of (?P<base>{_TYPE})|(?P<none>not supported))(?: \(assumed\))?"
 )
 PRECISION_ADVICE = (
     'write "computed in fp32", "converted to fp16", "run at 1/64 of fp32" or "not supported", with a type that it has'
