@@ -416,6 +416,14 @@ def test_a_tied_weight_is_summed_up_in_the_update_and_weighs_what_its_gradient_w
         assert graph.operator(tensor.producer).kind == ALL_REDUCE
 
 
+def test_encoder_decoder_and_head_of_a_t5_update_a_third_each() -> None:
+    graph = made(small("t5"), HuggingFace(phase="train", context=8))
+    uses = ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")
+    shares = [operator(graph, f"shared.weight.update@{use}") for use in uses]
+    assert [share.moved_bytes for share in shares] == 3 * [ADAM_TRAFFIC * weights(graph)["shared.weight"] / 3]
+    assert len({share.colocation for share in shares}) == 3
+
+
 def test_activations_wait_for_the_way_back() -> None:
     graph = made(small("llama"), HuggingFace(phase="train", context=8))
     normed = graph.tensor(operator(graph, "model.layers.0.input_layernorm").writes[0])
