@@ -290,7 +290,7 @@ def resealed(data: dict[str, Any], path: Path) -> None:
     """Write a changed document with checksums that fit, as a program would that means it."""
     data["repro"].pop("checksum", None)
     data.pop("checksums", None)
-    path.write_text(json.dumps(checksums.with_checksums(data)))
+    path.write_text(json.dumps(checksums.with_checksums(data)).replace("Infinity", "1e999"))
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -336,6 +336,10 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "gap: value and bound make it 1.0, the file says 0.0",
     ),
     "an infinite bound": (lambda data: data.update(bound_seconds=10**399), "bound_seconds: must be a finite number"),
+    "a number beyond all": (
+        lambda data: data["problem"]["costs"]["seconds"]["d0"].__setitem__(0, float("inf")),
+        'problem.costs.seconds["d0"][0]: must be a number or null, got Infinity',
+    ),
     "an unknown field": (lambda data: data.update(sede=0), "sede: not a field of a plan; did you mean 'seed'"),
     "a field left out": (lambda data: data.pop("seed"), "seed: is missing"),
     "a memory of text": (

@@ -38,6 +38,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
+@pytest.mark.fuzz(TRIES)
 @pytest.mark.parametrize("ending", ["toml", "json"])
 def test_a_damaged_file_is_a_cluster_or_one_sentence(tmp_path: Path, ending: str) -> None:
     rng = random.Random(20260101)

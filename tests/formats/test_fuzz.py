@@ -122,6 +122,7 @@ def survives(reading: Any, *arguments: Any) -> Any:
     return result
 
 
+@pytest.mark.fuzz(ROUNDS)
 @pytest.mark.parametrize("valid", [GRAPH, INPUT], ids=["stead-json", "msr-fiddle"])
 def test_a_damaged_file_gives_a_model_or_one_line(here: Path, valid: Any):
     reader = JsonGraph() if valid is GRAPH else MsrFiddle()
@@ -138,6 +139,7 @@ def test_a_damaged_file_gives_a_model_or_one_line(here: Path, valid: Any):
     assert readable, "some damage must be harmless, or only the first check is ever tested"
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_a_damaged_split_gives_a_placement_or_one_line(here: Path):
     Path("input.json").write_text(json.dumps(INPUT))
     model = read("input.json")
@@ -147,6 +149,7 @@ def test_a_damaged_split_gives_a_placement_or_one_line(here: Path):
         assert split is None or list(split) == list(model.graph.operator_names)
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_repairs_survive_damaged_training_inputs(here: Path):
     valid = copy.deepcopy(INPUT)
     for twin in copy.deepcopy(valid["nodes"]):

@@ -267,6 +267,7 @@ def outcome(reading: Callable[[], Model]) -> Model | str:
         return str(error)
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_a_damaged_configuration_gives_a_model_or_one_line() -> None:
     readable = 0
     names = list(SMALL)
@@ -286,6 +287,7 @@ def test_a_damaged_configuration_gives_a_model_or_one_line() -> None:
     assert readable > ROUNDS / 20
 
 
+@pytest.mark.fuzz(ROUNDS // 3)
 def test_a_damaged_file_gives_a_model_or_one_line(here: Path) -> None:
     for seed in range(ROUNDS // 3):
         chance = random.Random(seed)

@@ -273,6 +273,7 @@ def onnx_files():
     return [odd_onnx(), cnn(), transformer(layers=1, width=8, heads=2, length=4), onnx_model(convolution)]
 
 
+@pytest.mark.fuzz(ROUNDS)
 @pytest.mark.parametrize("make", [damaged, damaged_fields])
 def test_damaged_onnx_files(here, onnx_files, make):
     valid = [data for data in onnx_files if looks_like_message(data)]
@@ -280,16 +281,19 @@ def test_damaged_onnx_files(here, onnx_files, make):
     assert tried(Onnx(), make, valid, "net.onnx") > 0
 
 
+@pytest.mark.fuzz(ROUNDS)
 @pytest.mark.parametrize("level", ["nothing", "constants", "views"])
 def test_damaged_onnx_files_with_less_folding(here, onnx_files, level):
     valid = [data for data in onnx_files if looks_like_message(data)]
     tried(Onnx(fold=level), damaged_fields, valid, f"{level}.onnx")
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_damaged_openvino_files(here):
     assert tried(OpenVino(), damaged_words, [some_ir()], "net.xml") > 0
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_openvino_files_with_damaged_bytes(here):
     tried(
         OpenVino(fold="nothing"),
@@ -299,6 +303,7 @@ def test_openvino_files_with_damaged_bytes(here):
     )
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_damaged_gguf_files(here):
     assert tried(Gguf(context=100), damaged, [some_gguf()], "net.gguf") > 0
 

@@ -430,6 +430,7 @@ def test_too_many_nodes_are_refused(saved, refusal, monkeypatch):
     assert "more than 6 nodes; coarsen the model first" in refusal(Pt2().read, saved(program()))
 
 
+@pytest.mark.fuzz(ROUNDS)
 def test_damaged_programs_give_a_model_or_one_line(here: Path):
     valid = program(SYMBOL)
     readable = 0
