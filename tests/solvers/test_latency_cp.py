@@ -10,12 +10,12 @@ from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
-from stead.problem import Latency, Placeto, Priority, Problem, ProgramOrder, Throughput
+from stead.problem import Constraints, Latency, Placeto, Priority, Problem, ProgramOrder, Throughput
 from stead.sim.reference_tables import Tables
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.latency_cp import LatencyCp, interchangeable
 from stead.solvers.exhaustive import Exhaustive
-from stead.testing import chain3, diamond, tiny_problem, two_towers
+from stead.testing import chain3, diamond, tiny_cluster, tiny_problem, two_towers
 
 CONTENTIONS = ("link", "bus", "sender", "receiver", "none", "pair")
 
@@ -123,3 +123,67 @@ def test_it_says_what_it_does_not_take():
     assert "dataflow" in str(LatencyCp().unsupported(chain3(Throughput())))
     assert "Placeto" in str(LatencyCp().unsupported(chain3(Latency(policy=Placeto()))))
     assert "more than max_tasks = 5" in str(LatencyCp(max_tasks=5).unsupported(chain3()))
+
+
+def one_order_fits() -> Problem:
+    """v0, v1 -> v2 and v0 -> v3: weights and outputs leave one placement and one order that is best."""
+    build = GraphBuilder("one order fits")
+    v0, v1 = build.operator("v0"), build.operator("v1", colocate="x")
+    large = build.tensor(v1, size_bytes=4000)
+    build.tensor(v1, size_bytes=1000, kept=True)
+    v2 = build.operator("v2", reads=[large])
+    build.tensor(v2, size_bytes=5000)
+    v3 = build.operator("v3", after=[v0], colocate="x")
+    build.weight("w0", size_bytes=9000, users=[v0, v3])
+    build.weight("w1", size_bytes=8000, users=[v1, v3])
+    graph = build.build()
+    devices = Device("d0", memory_bytes=9000), Device("d1", memory_bytes=22_000)
+    cluster = Cluster(devices, (Link("d1", "d0", 3e8, 1e-6),), contention="pair")
+    seconds = np.array([[5, 1], [3, 1], [3, 1], [5, 1]]) * 1e-6
+    costs = Costs(graph, cluster, seconds, tensor_seconds=np.array([0, 5, 7, 7]) * 1e-6)
+    return Problem(graph, cluster, costs, objective=Latency())
+
+
+def test_a_placement_that_is_best_in_another_order_is_found_and_proved():
+    # All on d1 would take 4 us, but 17,000 B of weights and 10,000 B of outputs do not fit into 22,000 B. v2 on d0
+    # leaves 17,000 + 4,000 + 1,000 B: v1 runs 0..1 us, its 4,000 B arrive at 1 + 5 + 1, v2 ends at 10 us. The policy
+    # runs v0 first and ends at 11 us.
+    solution = LatencyCp().solve(one_order_fits(), Budget())
+    assert (solution.objective_seconds, solution.bound_seconds, solution.scope) == (1e-5, 1e-5, "")
+    assert Exhaustive().solve(one_order_fits(), Budget()).objective_seconds == 1.1e-5
+
+
+def test_a_placement_with_more_orders_than_it_may_look_at_is_not_excluded():
+    solution = LatencyCp(max_steps=1).solve(one_order_fits(), Budget())
+    assert solution.bound_seconds == 4e-6  # all on d1, whose four operators may run in many orders
+
+
+def two_transfers() -> Problem:
+    """a(1) on d0 sends 4 bytes for c, then 4 bytes for b; b(2) and then c(1) run on d1."""
+    build = GraphBuilder("two transfers")
+    a = build.operator("a")
+    for_c, for_b = build.tensor(a, size_bytes=4), build.tensor(a, size_bytes=4)
+    b = build.operator("b", reads=[for_b])
+    build.operator("c", reads=[for_c, build.tensor(b, size_bytes=0)])
+    graph, cluster = build.build(), tiny_cluster()
+    costs = Costs(graph, cluster, np.array([[1, 1], [2, 2], [1, 1]]))
+    pins = Constraints(pin=(("a", "d0"), ("b", "d1"), ("c", "d1")))
+    return Problem(graph, cluster, costs, constraints=pins)
+
+
+def test_the_order_of_transfers_alone_can_matter():
+    # In the order of tensors b starts at 1 + 2 + 2.5 = 5.5 s and c ends at 8.5 s; the other way round b starts at
+    # 3.5 s, c at 5.5 s, when both its inputs are there, and ends at 6.5 s.
+    solution = LatencyCp().solve(two_transfers(), Budget())
+    assert (solution.objective_seconds, solution.gap, solution.scope) == (6.5, 0.0, "")
+    tried = Exhaustive().solve(two_transfers(), Budget())
+    assert (tried.objective_seconds, tried.scope) == (8.5, "placements without an order of their own")
+
+
+def test_devices_that_need_unequal_workspace_cannot_change_places():
+    problem = two_towers()
+    workspace = np.zeros((5, 2), dtype=np.int64)
+    workspace[0, 1] = 1
+    costs = Costs(problem.graph, problem.cluster, problem.costs.seconds, workspace_bytes=workspace)
+    unequal = Problem(problem.graph, problem.cluster, costs)
+    assert interchangeable(unequal, Tables(unequal)) == [[0], [1]]

@@ -52,11 +52,15 @@ class Exhaustive:
 
 
 def order_matters(problem: Problem) -> bool:
-    """Whether an order could be better than what the policy does: never where every operator waits for another."""
-    objective = problem.objective
-    if not isinstance(objective, Latency) or not objective.takes_orders:
+    """Whether an order could be better than what the policy does: operators or transfers have something to choose."""
+    objective, graph = problem.objective, problem.graph
+    if not isinstance(objective, Latency) or not objective.takes_orders or not len(graph):
         return False
-    return bool(len(problem.graph)) and int(levels(problem.graph).max()) + 1 < len(problem.graph)
+    if int(levels(graph).max()) + 1 < len(graph):
+        return True
+    never_wait = len(problem.cluster) == 1 or problem.cluster.contention == "none"
+    one_way = bool((graph.edges[:, 1] == graph.edges[:, 0] + 1).all())
+    return not never_wait and not (one_way and bool((np.bincount(graph.tensor_producer) <= 1).all()))
 
 
 def placement_count(problem: Problem) -> float:

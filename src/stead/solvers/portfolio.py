@@ -74,6 +74,7 @@ class Auto:
     moves: int = 4_000_000  # of the first round of annealing
     patience: int = 4096  # placements without improvement before climbing ends
     start: str = ""  # another solver to begin with, such as gdp; search goes on from its placement, too
+    exact: bool = True  # whether solvers that prove what they find take part
 
     def __post_init__(self) -> None:
         if self.start == self.name:
@@ -116,6 +117,8 @@ class Auto:
         return [Step(self.start, START_SHARE, (("polish", False),) if polishes else ())]
 
     def _exact(self, problem: Problem) -> list[Step]:
+        if not self.exact:
+            return []
         if placement_count(problem) > self.exhaustive_below:
             return _exact(problem)
         everything = Step("exhaustive", options=(("max_placements", self.exhaustive_below),))

@@ -6,14 +6,16 @@ Notation    n unit, v operator, t tensor of operator p, s and d devices, h chann
 
     end[v] <= T      start[c] >= end[p]      start[c] >= begin[t,d] + wire + latency  if m[t,s,d] and c is on d
 
-Devices and channels may serve in any order here, while the simulator's policy has an order of its own. Hence the
-program's optimum is a *lower bound* on what any policy reaches, and every placement it comes up with is scored by the
-simulator. A placement that was scored is excluded and the program is solved again, until no other placement can be
-better: then the best value found is optimal for the policy itself.
+Devices and channels may serve in any order here, and only weights count as memory. So the program's optimum is a
+*lower bound* on what any placement reaches in any order. Its schedule is scored as the order of its placement: where
+activations fit, too, the bound is attained. Where they do not, every order of that placement which ends before the
+incumbent is looked at; only then is the placement excluded and the program solved again. Where the objective leaves the
+order to its policy, a placement has one value, and is excluded once that is known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,16 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.problem import Latency, Placement, Placeto, Problem
+from stead.problem import Latency, Order, Placement, Placeto, Problem
 from stead.sim import simulate
 from stead.sim.reference_tables import IMPOSSIBLE, Tables
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.limits import limited
 from stead.solvers.exact.programs import TICKS_PER_SECOND, Outcome, Program, Scale, Settings, run
+from stead.solvers.exact.tasks import NO_CHANNEL, EveryOrder, Tasks
 from stead.solvers.portfolio import Auto
 from stead.solvers.rules import started
+from stead.solvers.schedules import takes_orders
 
-NO_CHANNEL = -1
+MOST_TASKS = 100  # of a placement whose orders are all looked at
+NEVER = 2**62  # ticks
 FREE_UNITS = 12  # of a neighbourhood
 NEIGHBOURHOOD_SECONDS = 5.0
 
@@ -40,15 +45,16 @@ NEIGHBOURHOOD_SECONDS = 5.0
 class LatencyCp:
     """The best placement for dataflow execution, proved where the program ends in time.
 
-    The bound is the least latency that any order of operators and transfers allows; only weights count as memory in
-    it. The value is the simulator's under the problem's own policy. Gap 0 means that no placement is better under
-    that policy. Larger problems are first improved in neighbourhoods: all units but some stay where they are. One
-    worker and a fixed seed: the same answer whenever it ends by itself before `program_seconds`.
+    Its bound holds for all placements and all orders that they may bring; gap 0 means that none is better. A placement
+    whose orders are more than `max_steps` allow stays in question, and so does everything behind it. Larger problems
+    are first improved in neighbourhoods: all units but some stay where they are. One worker and a fixed seed: the
+    same answer whenever it ends by itself before `program_seconds`.
     """
 
     max_tasks: int = 20_000  # operators and transfers on all devices they could be on
     program_seconds: float = 120.0
-    rounds: int = 200  # programs, each without the placements that are known
+    rounds: int = 200  # programs, each without the placements that are settled
+    max_steps: int = 20_000  # tasks to add to orders of one placement; some 0.3 s
     neighbourhoods: int = 60  # at most; a third of them in a row without improvement are enough
 
     @property
@@ -76,7 +82,7 @@ class LatencyCp:
             search.relax()
             left = search.remaining_evaluations
             with limited(search, seconds=self.program_seconds / 4, evaluations=left and left // 2):
-                search.try_solver(Auto(exhaustive_below=0, patience=2048))
+                search.try_solver(Auto(exact=False, patience=2048))
             with limited(search, seconds=self.program_seconds / 2):
                 self._search_neighbourhoods(search)
             with limited(search, seconds=self.program_seconds):
@@ -99,35 +105,60 @@ class LatencyCp:
             failed = 0 if search.best_seconds < before else failed + 1
 
     def _solve_programs(self, search: Search) -> None:
-        known: list[NDArray[np.int64]] = []
+        settled: list[NDArray[np.int64]] = []
         for _ in range(self.rounds):
             if search.done:
                 return
-            model = ScheduleProgram(search, known)
+            model = ScheduleProgram(search, settled)
             outcome = model.run(search, proves=True)
             if outcome.status == "infeasible" and search.best is not None:
                 search.raise_bound(search.best_seconds, "no other placement is better")
-            if outcome.status != "optimal" or outcome.values is None:
+            if outcome.status != "optimal" or outcome.values is None or search.done:
                 return
-            known += model.seen
-            if search.best is not None:
-                known.append(search.best[search.problem.unit_firsts].astype(np.int64))
+            if not takes_orders(search.problem):
+                settled += model.seen  # scored by the policy, which is all that they can be
+            elif self._try_every_order(search, model.devices(model.seen[-1])):
+                settled.append(model.seen[-1])
+            else:
+                return
+
+    def _try_every_order(self, search: Search, devices: NDArray[np.uint8]) -> bool:
+        """Offer all orders of a placement that end before the incumbent; whether none was left out."""
+        tasks = Tasks.of(Tables(search.problem), devices.tolist())
+        if len(tasks.tasks) > MOST_TASKS:
+            return False
+        orders = EveryOrder(tasks, most_steps=self.max_steps)
+        for sequence in orders.before(lambda: _ticks(search.best_seconds)):
+            if search.done:
+                return False
+            search.offer(devices, order=tasks.order(sequence))
+        return orders.complete
+
+
+def _ticks(seconds: float) -> int:
+    """Whole ticks; of no incumbent more than any run takes."""
+    return round(seconds * TICKS_PER_SECOND) if math.isfinite(seconds) else NEVER
 
 
 class ScheduleProgram:
-    """The program of all placements but the known ones, no later than the incumbent."""
+    """The program of all placements but the settled ones, no later than the incumbent."""
 
     def __init__(
-        self, search: Search, known: list[NDArray[np.int64]], *, free: Collection[int] | None = None
+        self, search: Search, settled: list[NDArray[np.int64]], *, free: Collection[int] | None = None
     ) -> None:
         self.program = Program()
-        self.seen: list[NDArray[np.int64]] = []  # placements of units that the program found
+        self.seen: list[
+            NDArray[np.int64]
+        ] = []  # placements of units that the program found, its optimum last
+        self._begin: dict[
+            tuple[int, int], int
+        ] = {}  # (tensor, device): variable, where it may wait for a channel
         self._search, self._problem = search, search.problem
         self._tables = Tables(search.problem)
         self._classes = interchangeable(search.problem, self._tables)
         upper = self._upper_ticks()
         self.scale = Scale.of(self._all_ticks(upper), upper=upper)
-        strictly = bool(known) or free is not None
+        strictly = search.best is not None and (bool(settled) or free is not None)
         self._horizon = self.scale.up(upper) - int(strictly and self.scale.exact)
         self._x = self._assign_units()
         self._start, self._end = self._run_operators()
@@ -138,13 +169,13 @@ class ScheduleProgram:
             self._order_equal_devices()
         else:
             self._keep_all_but(free)
-        for devices in known:
+        for devices in settled:
             self.program.clause([~self._x[n][d] for n, d in enumerate(self._canonical(devices)) if d >= 0])
         if search.best is not None and not strictly:
             self._hint(search.best)
 
     def run(self, search: Search, *, proves: bool) -> Outcome:
-        """Solve within the limits of the search; its bounds hold for all placements, since known ones are scored."""
+        """Solve within the limits of the search; its bounds hold for all placements, since others are settled."""
         return run(
             self.program,
             search,
@@ -152,12 +183,30 @@ class ScheduleProgram:
             place=self._place,
             bound_seconds=self.scale.seconds if proves else None,
             bound_name="schedules in any order",
+            order=self._order if takes_orders(self._problem) else None,
         )
 
     def _place(self, values: NDArray[np.int64]) -> NDArray[np.uint8]:  # [operator]
-        units = np.array([max(own, key=lambda d: values[own[d]]) for own in self._x], dtype=np.int64)
-        self.seen.append(units)
+        self.seen.append(self._units(values))
+        return self.devices(self.seen[-1])
+
+    def _units(self, values: NDArray[np.int64]) -> NDArray[np.int64]:  # [unit]
+        return np.array([max(own, key=lambda d: values[own[d]]) for own in self._x], dtype=np.int64)
+
+    def devices(self, units: NDArray[np.int64]) -> NDArray[np.uint8]:  # [operator]
+        """Devices of operators, given those of units."""
         return units[self._problem.units].astype(np.uint8)
+
+    def _order(self, values: NDArray[np.int64]) -> Order:
+        """The order in which the program runs operators and transfers."""
+        tasks = Tasks.of(self._tables, self.devices(self._units(values)).tolist())
+        begin = [int(values[start]) for start in self._start]
+        end = [int(values[end]) for end in self._end]
+        for (t, d), i in tasks.sends.items():
+            waits = (t, d) in self._begin
+            begin.append(int(values[self._begin[t, d]]) if waits else end[self._tables.producer[t]])
+            end.append(begin[-1] + self.scale.down(tasks.tasks[i].busy_ticks if waits else 0))
+        return tasks.order(tasks.by_time(begin, end))
 
     def _upper_ticks(self) -> int:
         """The incumbent's latency; without one, everything one after another."""
@@ -259,7 +308,7 @@ class ScheduleProgram:
                     program.row([self._start[c], self._end[p]], [1, -1], low=way, when=when)
                 continue
             if begin is None:
-                begin = program.integer(0, self._horizon)
+                begin = self._begin[t, d] = program.integer(0, self._horizon)
                 program.row([begin, self._end[p]], [1, -1], low=0)
             moves = program.binary()
             for c in readers:
@@ -315,7 +364,9 @@ class ScheduleProgram:
             self.program.hint |= {x: int(d == chosen) for d, x in own.items()}
         if not self.scale.exact:
             return
-        placement = Placement(self._problem, units[self._problem.units].astype(np.uint8))
+        devices = self.devices(units)
+        order = self._search.best_order if np.array_equal(devices, best) else None  # it may name devices
+        placement = Placement(self._problem, devices, order)
         trace = simulate(self._problem, placement, memory="off")
         for variable, ticks in zip(self._start, trace.start_ticks.tolist(), strict=True):
             self.program.hint[variable] = self.scale.down(ticks)
@@ -343,7 +394,10 @@ def _around(next_to: list[list[int]], rng: np.random.Generator) -> set[int]:
 
 def interchangeable(problem: Problem, tables: Tables) -> list[list[int]]:
     """Devices in classes: exchanging two of a class changes no time, no memory and no channel."""
-    duration = np.array(tables.duration, dtype=np.int64).reshape(tables.operators, tables.devices)
+    duration, workspace = (
+        np.array(table, dtype=np.int64).reshape(tables.operators, tables.devices)
+        for table in (tables.duration, tables.workspace)
+    )
     room = [device.usable_bytes for device in problem.cluster]
     matrices = [np.array(m) for m in (tables.latency, tables.gap, tables.ps_per_byte, tables.hops)]
     channel = np.array(tables.channel)
@@ -357,6 +411,7 @@ def interchangeable(problem: Problem, tables: Tables) -> list[list[int]]:
         return (
             room[a] == room[b]
             and np.array_equal(duration[:, a], duration[:, b])
+            and np.array_equal(workspace[:, a], workspace[:, b])
             and all(np.array_equal(matrix[grid], matrix) for matrix in matrices)
             and _partition(channel[grid]) == _partition(channel)
         )

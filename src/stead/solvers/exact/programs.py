@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
+from stead.problem import Order
 from stead.solvers.base import Search
 
 Engine = Literal["cp-sat", "highs"]
@@ -234,10 +235,12 @@ def run(
     place: Callable[[NDArray[np.int64]], NDArray[np.uint8]],
     bound_seconds: Callable[[int], float] | None,
     bound_name: str,
+    order: Callable[[NDArray[np.int64]], Order] | None = None,
 ) -> Outcome:
     """Solve a program within the budget of a search, which hears of every incumbent and every bound.
 
-    `place` turns values of variables into a placement. `bound_seconds` turns a bound in units into seconds; None if
+    `place` turns values of variables into a placement, and `order` into the order in which it is to run, which is
+    then tried beside the policy's own. `bound_seconds` turns a bound in units into seconds; None if
     the program leaves out placements that the bound of the search must hold for. An engine that calls a program
     infeasible or proves a bound above a known value is not believed: the caller passes only programs that contain
     the incumbent it knows, if it knows one.
@@ -245,7 +248,7 @@ def run(
     seconds = search.budget.seconds
     left = None if seconds is None else max(0.0, seconds - search.elapsed_seconds)
     backend = make_backend(program, settings, left)
-    listener = _Listener(search, place, bound_seconds, bound_name)
+    listener = _Listener(search, place, bound_seconds, bound_name, order)
     outcome = _listen(backend, search, listener)
     if outcome.status == "infeasible" and program.hint:
         search.notes.append(f"{settings.engine} calls a program infeasible that has a known solution")
@@ -277,6 +280,7 @@ class _Listener:
     place: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
     bound_seconds: Callable[[int], float] | None
     bound_name: str
+    order: Callable[[NDArray[np.int64]], Order] | None = None
     heard: bytes = b""
     doubted: bool = False
 
@@ -291,6 +295,8 @@ class _Listener:
         devices = self.place(message.values)
         if self.search.best is None or not np.array_equal(devices, self.search.best):
             self.search.offer(devices)
+        if self.order is not None:
+            self.search.offer(devices, order=self.order(message.values))
 
     def _raise_bound(self, seconds: float) -> None:
         if seconds <= self.search.best_seconds * AT_MOST:
