@@ -202,3 +202,25 @@ def test_auto_is_not_behind_offload_linear_with_as_many_evaluations():
     budget = Budget(evaluations=20_000)
     alone = OffloadLinear().solve(problem, budget)
     assert Auto().solve(problem, budget).objective_seconds <= alone.objective_seconds
+
+
+def test_units_around_an_operator_that_only_the_cpu_runs_are_placed_one_by_one():
+    # v0, v1 and v4 share the accelerator, since the CPU cannot run v1; v2 between them runs on the CPU only. The call
+    # v0, v1 takes 3 ms and 11 us to write v0's tensor, v2 1 ms more, and v4 11 us to read and 1 ms beside v3.
+    build = GraphBuilder("no common device")
+    v0 = build.operator("v0", colocate="x")
+    first = build.tensor(v0, size_bytes=1000)
+    build.operator("v1", reads=[first], colocate="x")
+    second = build.tensor(build.operator("v2", reads=[first]), size_bytes=1000)
+    build.operator("v3", reads=[second])
+    build.operator("v4", reads=[second], colocate="x")
+    graph = build.build()
+    cluster = Cluster(
+        (Device("cpu0", kind="cpu"), Device("gpu0")),
+        link_both_ways("cpu0", "gpu0", bytes_per_second=1e9, latency_seconds=1e-5),
+    )
+    seconds = np.array([[1, 1], [np.inf, 2], [1, np.inf], [7, 7], [1, 1]]) * 1e-3
+    problem = Problem(graph, cluster, Costs(graph, cluster, seconds), objective=OFFLOAD)
+    for solver in (OffloadLinear(), Auto()):
+        solution = solver.solve(problem, Budget(evaluations=2000))
+        assert solution.objective_seconds == pytest.approx(3e-3 + 11e-6 + 1e-3 + 7e-3)

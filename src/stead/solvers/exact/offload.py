@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.graph_arrays import distinct_pairs
 from stead.problem import Latency, Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.climb import climb_to_fit
@@ -236,28 +237,57 @@ def _layers_of_kind(
 def improve_calls(search: Search, reduced: Reduced, *, patience: int) -> None:
     """Hill climbing on calls: runs of nodes move across borders between calls, or to another device."""
     rng = np.random.default_rng(search.seed)
-    moves = _Moves(reduced)
+    assert search.best is not None
+    moves = _Moves.of_nodes(reduced)
+    if not np.array_equal(moves.lift(moves.devices(search.best)), search.best):
+        moves = _Moves.of_units(
+            search.problem
+        )  # a path comes back to a call, as where a supernode has no device
     failed = 0
     while failed < patience and not search.done:
         before = search.best_seconds
-        assert search.best is not None
-        rows = moves.neighbours(search.best[moves.first_operator], rng)
-        search.offer_many(rows[:, reduced.node_of], found_by="local search")
+        rows = moves.neighbours(moves.devices(search.best), rng)
+        search.offer_many(moves.lift(rows), found_by="local search")
         failed = 0 if search.best_seconds < before else failed + len(rows)
 
 
 class _Moves:
-    """Variants of a placement of nodes."""
+    """Variants of a placement of nodes, each of which has a device that may run it."""
 
-    def __init__(self, reduced: Reduced) -> None:
-        self._reduced = reduced
-        self.first_operator = np.unique(reduced.node_of, return_index=True)[1]  # [node]
-        self._edges = reduced.order.astype(np.int64)
-        device_kind = {d: j for j, kind in enumerate(reduced.kinds) for d in kind.devices}
-        self._kind_of = np.array([device_kind[d] for d in range(len(device_kind))])
-        self._allowed = (reduced.ticks[:, :, 0] >= 0)[:, self._kind_of]  # [node, device]
-        self._hosts = [kind.devices[0] for kind in reduced.kinds if kind.is_host]
-        self._next = _neighbour_lists(reduced.count, self._edges)
+    def __init__(
+        self,
+        node_of: NDArray[np.int32],  # [operator]
+        allowed: NDArray[np.bool_],  # [node, device]
+        edges: NDArray[np.int64],  # [edge, 2]; nodes
+        hosts: list[int],
+    ) -> None:
+        self._node_of, self._allowed, self._edges, self._hosts = node_of, allowed, edges, hosts
+        self._first_operator = np.unique(node_of, return_index=True)[1]  # [node]
+        self._next = _neighbour_lists(len(allowed), edges)
+
+    @staticmethod
+    def of_nodes(reduced: Reduced) -> _Moves:
+        """Supernodes move as a whole."""
+        kind_of = {d: j for j, kind in enumerate(reduced.kinds) for d in kind.devices}
+        allowed = (reduced.ticks[:, :, 0] >= 0)[:, [kind_of[d] for d in range(len(kind_of))]]
+        hosts = [kind.devices[0] for kind in reduced.kinds if kind.is_host]
+        return _Moves(reduced.node_of, allowed, reduced.order.astype(np.int64), hosts)
+
+    @staticmethod
+    def of_units(problem: Problem) -> _Moves:
+        """Units move as a whole."""
+        before, after = problem.units[problem.graph.edges].T.astype(np.int64)
+        pairs = distinct_pairs(before[before != after], after[before != after])
+        hosts = [d for d, device in enumerate(problem.cluster) if device.is_host]
+        return _Moves(problem.units, problem.unit_allowed, np.stack(pairs, axis=1), hosts)
+
+    def devices(self, placement: NDArray[np.uint8]) -> NDArray[np.uint8]:  # [node]
+        """Devices of nodes, given those of operators."""
+        return placement[self._first_operator]
+
+    def lift(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:  # [..., operator]
+        """Devices of operators, given those of nodes."""
+        return rows[..., self._node_of]
 
     def neighbours(self, devices: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
         """BATCH variants, each with a connected set of nodes of one device moved elsewhere."""
