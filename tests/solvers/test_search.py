@@ -124,3 +124,15 @@ def test_it_says_what_it_does_not_search() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(BadInput):
         LocalSearch(**options)
+
+
+def test_starts_that_have_no_way_for_a_tensor_are_passed_over():
+    # x -> z beside y on two devices without a link: heft puts x on a and z on b, where they are quickest. Together
+    # they take 7 + 2 s on b, beside y's 7 s on a.
+    build = GraphBuilder("apart")
+    x = build.tensor(build.operator("x"), size_bytes=1)
+    build.operator("y")
+    build.operator("z", reads=[x])
+    graph, cluster = build.build(), Cluster((Device("a"), Device("b")), ())
+    costs = Costs(graph, cluster, np.array([[1.0, 7], [7, 1], [9, 2]]))
+    assert LocalSearch(effort=200).solve(Problem(graph, cluster, costs), Budget()).objective_seconds == 9.0

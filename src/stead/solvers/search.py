@@ -86,8 +86,7 @@ class LocalSearch:
             try:
                 solution = member.solve(problem, search.rest_of_budget(MOST_SHARE), search.seed)
             except Infeasible as error:
-                if error.placement is not None:
-                    misfits.append(schedule_of(Placement(problem, error.placement), name))
+                misfits += _misfit(problem, error, name)
                 continue
             search.adopt(solution)
             yield schedule_of(solution.placement, name)
@@ -227,6 +226,15 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
         return Schedule(placement.devices, order.order, name)
     trace = simulate(placement.problem, placement, memory="off")
     return Schedule(placement.devices, np.asarray(trace.order, dtype=np.int32), name)
+
+
+def _misfit(problem: Problem, error: Infeasible, name: str) -> list[Schedule]:
+    """The placement that an error tells of, if all that keeps it from running is memory."""
+    if error.placement is None:
+        return []
+    placement = Placement(problem, error.placement)
+    can_run = math.isfinite(simulate(problem, placement, memory="off").objective_seconds)
+    return [schedule_of(placement, name)] if can_run else []
 
 
 def _offer(search: Search, schedule: Schedule) -> bool:
