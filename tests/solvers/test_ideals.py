@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_pipelines import (
     DATA,
@@ -16,9 +17,12 @@ from small_pipelines import (
     reference,
 )
 
+from stead.cluster import Cluster, Device, link_both_ways
 from stead.contracts import SolverContract
+from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.formats import host_cluster
+from stead.graph import GraphBuilder
 from stead.loading import load
 from stead.problem import Latency, Load, Problem, Throughput
 from stead.solvers import Budget, Solver
@@ -182,3 +186,40 @@ def test_exact_solvers_agree_on_24_operators_and_4_devices(seed: int, tmp_path: 
     assert stages.objective_seconds == prefix.objective_seconds
     assert anything.objective_seconds <= device.objective_seconds <= stages.objective_seconds
     assert anything.bound_seconds <= device.objective_seconds
+
+
+def test_devices_with_unequal_links_do_not_share_a_stage():
+    # b and c each have 3 GB/s at best, but a reaches c faster than b: they are no replicas of each other.
+    devices = tuple(Device(name) for name in "abc")
+    rates = {"ab": 1e9, "ac": 2e9, "bc": 3e9}
+    links = tuple(
+        link for pair, rate in rates.items() for link in link_both_ways(*pair, bytes_per_second=rate)
+    )
+    build = GraphBuilder("two")
+    build.tensor(build.operator("x"), size_bytes=1)
+    build.operator("y")
+    graph, cluster = build.build(), Cluster(devices, links)
+    costs = Costs(graph, cluster, np.repeat([[3e-3], [1e-3]], 3, axis=1))
+    problem = Problem(graph, cluster, costs, objective=Throughput())
+    solution = Ideals(replicas=2).solve(problem, Budget())
+    assert (solution.objective_seconds, solution.bound_seconds, solution.placement.replicas) == (
+        3e-3,
+        3e-3,
+        (),
+    )
+
+
+def test_equal_devices_share_a_stage_beside_unequal_ones():
+    # a and b are equal, c is linked to both at half their rate: x on a and b takes 1.5 ms per sample.
+    devices = tuple(Device(name) for name in "abc")
+    rates = {"ab": 2e9, "ac": 1e9, "bc": 1e9}
+    links = tuple(
+        link for pair, rate in rates.items() for link in link_both_ways(*pair, bytes_per_second=rate)
+    )
+    build = GraphBuilder("two")
+    build.tensor(build.operator("x"), size_bytes=1)
+    build.operator("y")
+    graph, cluster = build.build(), Cluster(devices, links)
+    costs = Costs(graph, cluster, np.repeat([[3e-3], [1e-3]], 3, axis=1))
+    solution = Ideals(replicas=2).solve(Problem(graph, cluster, costs, objective=Throughput()), Budget())
+    assert (solution.objective_seconds, solution.placement.replicas) == (1.5e-3, ((0, 1),))

@@ -328,11 +328,11 @@ def _check_replicas(
                 raise BadInput(
                     f"{names[d]} shares the stage of {names[first]} and cannot have operators of its own"
                 )
-            if not _alike(problem, first, d):
+            if not alike(problem, first, d):
                 raise BadInput(f"{names[d]} cannot share the stage of {names[first]}: they are not equal")
 
 
-def _alike(problem: Problem, a: int, b: int) -> bool:
+def alike(problem: Problem, a: int, b: int) -> bool:
     """Whether two devices take the same time for everything, hold as much, and are linked alike."""
     costs, routes = problem.costs, problem.routes
     tables = (routes.latency_seconds, routes.bytes_per_second)

@@ -106,6 +106,8 @@ class Ideals:
             if self.replicas == 1:  # bounds of placements know nothing of sharing
                 search.relax()
             reduced = reduce(problem, merge=self.merge)
+            if self.replicas > 1:
+                reduced = reduced.by_likeness()
             sharing = sharing_options(reduced, self.replicas)
             best_ticks = cut_orders(
                 search, reduced, seed=seed, drawn=max(0, self.orders - 6), sharing=sharing

@@ -16,8 +16,9 @@ Graph Operators", NeurIPS 2020.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Literal, get_args
 
 import numpy as np
@@ -28,6 +29,7 @@ from stead.errors import BadInput
 from stead.graph import PHASES, Graph
 from stead.graph_arrays import distinct_pairs
 from stead.problem import Load, Problem, Throughput
+from stead.problem.values import alike
 from stead.sim.ways import READ, TICKS_PER_SECOND, WRITE, host_ticks, link_ticks
 from stead.solvers.exact.merging import merged
 from stead.transform.components import connected, strongly_connected, topological_numbers
@@ -123,6 +125,37 @@ class Reduced:
             groups.append(tuple(unused[j][:size]))
             del unused[j][:size]
         return groups
+
+    def by_likeness(self) -> Reduced:
+        """The same with kinds of which any two devices may share a stage: links within a kind are equal, too.
+
+        Devices that are each like a third but not like each other cannot be sorted like that. Then a group is left
+        out, and nothing is proved.
+        """
+        groups: list[tuple[int, list[int]]] = []  # kind, devices
+        for j, kind in enumerate(self.kinds):
+            first = len(groups)
+            for d in kind.devices:
+                home = next((g for _, g in groups[first:] if all(alike(self.problem, d, e) for e in g)), None)
+                if home is None:
+                    groups.append((j, [d]))
+                else:
+                    home.append(d)
+        complete = not any(
+            alike(self.problem, d, e)
+            for (_, one), (_, other) in combinations(groups, 2)
+            for d in one
+            for e in other
+        )
+        columns = [j for j, _ in groups]
+        return replace(
+            self,
+            kinds=tuple(replace(self.kinds[j], devices=tuple(own)) for j, own in groups),
+            ticks=np.ascontiguousarray(self.ticks[:, columns]),
+            receive_ticks=np.ascontiguousarray(self.receive_ticks[:, columns]),
+            send_ticks=np.ascontiguousarray(self.send_ticks[:, columns]),
+            lossless=self.lossless and complete,
+        )
 
 
 def steady_load(problem: Problem) -> Load:
