@@ -1,0 +1,202 @@
+"""Problems for the judge: tiny, hostile, drawn from a seed.
+
+Few different values, so that ties are common; memory that is just enough for one run of one placement, or one byte
+less; pins, forbids, colocation, backward and update operators, weights with several users, tensors of no bytes, kept
+tensors, missing links, host routing, every kind of contention.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from brute import every_placement, every_run
+from numpy.typing import NDArray
+
+from stead.cluster import Cluster, Device, Link
+from stead.costs import Costs
+from stead.graph import PHASES, Graph, GraphBuilder
+from stead.problem import (
+    Constraints,
+    Fifo,
+    Latency,
+    Objective,
+    Priority,
+    Problem,
+    ProgramOrder,
+    Throughput,
+)
+from stead.sim import simulate_many
+
+SECONDS = (0.0, 1e-6, 1e-6, 2e-6, 3e-6, 5e-6, 7e-6, 1.23456789012345e-6, 0.5e-12)
+BYTES = (0, 1, 1000, 1000, 4000, 5000, 12345)
+LATENCIES = (0.0, 0.0, 1e-6, 2.5e-6)
+GAPS = (0.0, 0.0, 0.0, 1e-6)
+RATES = (1e9, 1e9, 7.6e9, 3e8, float("inf"))
+CONTENTIONS = ("none", "link", "pair", "sender", "receiver", "bus")
+ENOUGH = 2**40
+
+FAMILIES: dict[str, tuple[Objective, ...]] = {
+    "dataflow": (
+        Latency(),
+        Latency(),
+        Latency(policy=Priority()),
+        Latency(policy=ProgramOrder()),
+    ),
+    "policy": tuple(
+        Latency(policy=policy, order="policy") for policy in (Fifo(), Priority(), ProgramOrder())
+    ),
+    "sequential": (Latency("sequential"),),
+    "offload": (Latency("offload"), Latency("offload", pieces="published")),
+    "loads": (
+        *(Throughput(load) for load in ("sum", "overlap", "duplex", "fwbw")),
+        Throughput("sum", samples_per_update=4),
+    ),
+    "microbatches": tuple(
+        Throughput(microbatches=count, schedule=schedule)
+        for count in (1, 2, 3)
+        for schedule in ("gpipe", "1f1b")
+    ),
+}
+WEIGHTS = (6, 2, 2, 2, 4, 1)  # dataflow latency has most to go wrong
+
+
+def drawn(seed: int) -> Problem:
+    """The problem of a seed; Infeasible if its pins and forbids leave nothing."""
+    draw = random.Random(seed)
+    family = draw.choices(list(FAMILIES), WEIGHTS)[0]
+    objective = draw.choice(FAMILIES[family])
+    devices = draw.choice((1, 2, 2, 2, 3, 3))
+    operators = max(draw.randint(1, 6), draw.randint(1, 6))
+    training = family != "offload" and draw.random() < 0.35
+    graph = _graph(draw, operators, training=training)
+    cluster = _cluster(draw, devices, host=True if family == "offload" else None)
+    costs = _costs(draw, graph, cluster)
+    return Problem(
+        graph, cluster, costs, objective=objective, constraints=_constraints(draw, operators, devices)
+    )
+
+
+def at_the_byte(problem: Problem, seed: int, *, most_runs: int) -> Problem:
+    """The same problem with just the memory that one run of one placement takes, now and then a byte less.
+
+    Where orders are free, runs are preferred whose memory makes an order of their own better than the policy.
+    """
+    draw = random.Random(seed)
+    rows = every_placement(problem, most_runs)
+    if draw.random() < 0.25 or not len(problem.graph):
+        return problem
+    runs = policy = _Scored(problem, rows)
+    if isinstance(problem.objective, Latency) and problem.objective.takes_orders:
+        owner, orders = every_run(problem, rows, most_runs)
+        if len(owner):
+            runs = _Scored(problem, rows[owner], ProgramOrder(orders, sends=True))
+    best = np.argsort(runs.seconds, kind="stable")
+    near = best[: 60 if draw.random() < 0.7 else len(best)].tolist()
+    chosen = draw.sample(near, min(len(near), 40))
+    telling = [i for i in chosen if runs.least(runs.peaks[i]) < policy.least(runs.peaks[i])]
+    limits = runs.peaks[draw.choice(telling if telling and draw.random() < 0.7 else chosen)]
+    short = draw.random() < 0.15
+    for device, peak in zip(problem.cluster, limits.tolist(), strict=True):
+        if peak > 0 and draw.random() < 0.95:
+            problem = problem.with_memory(device.name, max(1, peak - short))
+    return problem
+
+
+class _Scored:
+    """Seconds and peaks of runs."""
+
+    def __init__(self, problem: Problem, rows: NDArray[np.uint8], order: ProgramOrder | None = None) -> None:
+        scores = simulate_many(problem, rows, policy=order, memory="peak", threads=1)
+        self.seconds = scores.seconds  # [run]
+        self.peaks = scores.peak_bytes  # [run, device]
+
+    def least(self, limits: NDArray[np.int64]) -> float:  # [device]
+        """The best that fits."""
+        return float(self.seconds[(self.peaks <= limits).all(axis=1)].min(initial=np.inf))
+
+
+def ample(problem: Problem) -> bool:
+    """Whether everything fits everywhere."""
+    return all(device.usable_bytes == ENOUGH for device in problem.cluster)
+
+
+def _graph(draw: random.Random, count: int, *, training: bool) -> Graph:
+    build = GraphBuilder("drawn")
+    phases = sorted(draw.choice((0, 0, 1, 2)) for _ in range(count)) if training else [0] * count
+    if training:
+        phases[0] = 0
+    shape, groups = draw.random(), draw.choice(("", "", "x", "xy"))
+    tensors, operators = [], []
+    for v in range(count):
+        if shape < 0.25:
+            reads = tensors[-2:][: draw.choice((1, 1, 2))]
+        else:
+            reads = draw.sample(tensors, min(len(tensors), draw.randint(0, 2)))
+        group = draw.choice(groups) if groups and draw.random() < 0.35 else ""
+        forward = [u for u in range(v) if phases[u] == 0]
+        twin = f"v{draw.choice(forward)}" if phases[v] and draw.random() < 0.6 else ""
+        after = [draw.choice(operators)] if operators and draw.random() < 0.15 else []
+        phase = PHASES[phases[v]]
+        operators.append(
+            build.operator(f"v{v}", reads=reads, after=after, phase=phase, colocate=group, twin=twin)
+        )
+        for _ in range(draw.choice((1, 1, 1, 0, 2))):
+            tensors.append(
+                build.tensor(operators[v], size_bytes=draw.choice(BYTES), kept=draw.random() < 0.15)
+            )
+    for w in range(draw.randint(0, 3)):
+        users = draw.sample(operators, min(count, draw.choice((1, 1, 2, 3))))
+        build.weight(f"w{w}", size_bytes=draw.choice(BYTES), users=users)
+    return build.build()
+
+
+def _cluster(draw: random.Random, count: int, *, host: bool | None) -> Cluster:
+    has_host = draw.random() < 0.4 if host is None else host
+    hosts = draw.randint(1, count) if has_host else 0
+    devices = tuple(
+        Device(f"d{d}", "cpu" if d < hosts else "gpu", memory_bytes=ENOUGH, bytes_per_second=1e9)
+        for d in range(count)
+    )
+    equal, complete = draw.random() < 0.35, draw.random() < 0.75
+    same = draw.choice(RATES), draw.choice(LATENCIES), draw.choice(GAPS)
+    links = []
+    for s in range(count):
+        for d in range(count):
+            if s != d and (complete or equal or draw.random() < 0.6):
+                way = same if equal else (draw.choice(RATES), draw.choice(LATENCIES), draw.choice(GAPS))
+                links.append(Link(f"d{s}", f"d{d}", *way))
+    routing = "host" if has_host and draw.random() < 0.5 else "direct"
+    return Cluster(devices, tuple(links), contention=draw.choice(CONTENTIONS), routing=routing)
+
+
+def _costs(draw: random.Random, graph: Graph, cluster: Cluster) -> Costs:
+    shape = len(graph), len(cluster)
+    seconds, workspace = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    equal = draw.random() < 0.4
+    for v in range(len(graph)):
+        seconds[v] = draw.choice(SECONDS) if equal else [draw.choice(SECONDS) for _ in cluster]
+        workspace[v] = draw.choice((0, 0, 300, 5000))
+        if draw.random() < 0.1:
+            workspace[v, draw.randrange(shape[1])] = 2000
+        if draw.random() < 0.1 and shape[1] > 1:
+            seconds[v, draw.randrange(shape[1])] = np.inf
+    tensor_seconds = (
+        np.array([draw.choice(SECONDS) for _ in range(graph.tensor_count)]) if draw.random() < 0.2 else None
+    )
+    return Costs(graph, cluster, seconds, workspace_bytes=workspace, tensor_seconds=tensor_seconds)
+
+
+def _constraints(draw: random.Random, operators: int, devices: int) -> Constraints:
+    if draw.random() < 0.65:
+        return Constraints()
+
+    def some(counts: Sequence[int]) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            (f"v{draw.randrange(operators)}", f"d{draw.randrange(devices)}")
+            for _ in range(draw.choice(counts))
+        )
+
+    pairs = ((f"v{draw.randrange(operators)}", f"v{draw.randrange(operators)}"),)
+    return Constraints(some((0, 1)), some((0, 1, 2)), pairs if draw.random() < 0.5 and operators > 1 else ())
