@@ -17,6 +17,7 @@ from small_pipelines import (
     reference,
 )
 
+from stead.api import place_problem
 from stead.cluster import Cluster, Device, link_both_ways
 from stead.contracts import SolverContract
 from stead.costs import Costs
@@ -223,3 +224,17 @@ def test_equal_devices_share_a_stage_beside_unequal_ones():
     costs = Costs(graph, cluster, np.repeat([[3e-3], [1e-3]], 3, axis=1))
     solution = Ideals(replicas=2).solve(Problem(graph, cluster, costs, objective=Throughput()), Budget())
     assert (solution.objective_seconds, solution.placement.replicas) == (1.5e-3, ((0, 1),))
+
+
+def test_a_bound_on_single_devices_says_nothing_about_shared_stages():
+    # The largest operator takes 3 ms on one device, but two devices that share it let a sample pass every 1.5 ms.
+    build = GraphBuilder("one")
+    build.operator("x")
+    graph, cluster = (
+        build.build(),
+        Cluster((Device("a"), Device("b")), link_both_ways("a", "b", bytes_per_second=1e9)),
+    )
+    costs = Costs(graph, cluster, np.full((1, 2), 3e-3))
+    problem = Problem(graph, cluster, costs, objective=Throughput())
+    plan = place_problem(problem, solver=Ideals(replicas=2, merge="always"), baselines=False)
+    assert (plan.solution.objective_seconds, plan.solution.bound_seconds) == (1.5e-3, 0.0)

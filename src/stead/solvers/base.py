@@ -60,7 +60,7 @@ class Solution:
     objective_seconds: float  # as the simulator scores it
     bound_seconds: float = 0.0  # proved lower bound; 0 when nothing is proved
     bound_name: str = ""
-    scope: str = ""  # the placements that the bound holds for, e.g. "contiguous stages"; empty: all
+    scope: str = ""  # that the bound holds for, e.g. "contiguous stages"; empty: all without shared stages
     trail: tuple[Improvement, ...] = ()
     solver: str = ""
     found_by: str = ""  # the member of a portfolio that found the placement
@@ -78,8 +78,11 @@ class Solution:
         return (self.objective_seconds - self.bound_seconds) / self.objective_seconds
 
     def with_bound(self, bound_seconds: float, bound_name: str) -> Solution:
-        """The same solution with a bound over all placements, if that says more than the one it has."""
-        if bound_seconds <= self.bound_seconds:
+        """The same solution with a bound over all placements, if that says more than the one it has.
+
+        Such bounds know nothing of devices that share a stage.
+        """
+        if bound_seconds <= self.bound_seconds or self.placement.replicas:
             return self
         bound = min(bound_seconds, self.objective_seconds)
         return replace(self, bound_seconds=bound, bound_name=bound_name, scope="")

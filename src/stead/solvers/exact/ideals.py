@@ -144,7 +144,7 @@ def sharing_options(reduced: Reduced, replicas: int) -> Sharing:
     """How the core is told that devices may share stages; nothing if they may not."""
     if replicas <= 1:
         return {}
-    prices = [sync_ticks_per_byte(reduced.problem, kind.devices[0]) for kind in reduced.kinds]
+    prices = [min(sync_ticks_per_byte(reduced.problem, d) for d in kind.devices) for kind in reduced.kinds]
     return {"replicas": replicas, "sync_ticks_per_byte": np.array(prices)}
 
 

@@ -27,7 +27,7 @@ from stead.solvers.exact.sequential_mip import SequentialProgram, size
 from stead.solvers.rules import started
 from stead.solvers.split import Split
 
-MARGIN = 2e-6  # of the value, at most, between an optimum of HiGHS and the bound it dares to give
+CLOSING_EFFORT = 2.0  # deterministic seconds for CP-SAT to prove what HiGHS has within tolerances
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class MinCut:
     """Exact for two devices with enough memory, whatever the size; else an integer program with its gap.
 
     The program is left out above `max_variables` and ends after `program_seconds`, so that a search without a budget
-    ends as well. What HiGHS calls optimal holds within its tolerances; `engine = cp-sat` counts in whole numbers.
+    ends as well. HiGHS finds the optimum within its tolerances; CP-SAT proves it in whole numbers, or the bound stays
+    a millionth below.
     """
 
     engine: Engine = "highs"
@@ -83,18 +84,28 @@ class MinCut:
         if search.best is not None:
             model.start_from(start)
         with limited(search, seconds=self.program_seconds):
-            outcome = run(
-                model.program,
-                search,
-                Settings(engine=self.engine, seed=search.seed),
-                place=lambda values: model.devices(values)[problem.units].astype(np.uint8),
-                bound_seconds=model.scale.seconds,
-                bound_name="integer program",
-            )
-        if outcome.status == "infeasible":
-            search.notes.append("no placement holds all weights within the limits")
-        elif outcome.status == "optimal" and outcome.values is not None:
-            _close(search, costs.ticks(model.devices(outcome.values)))
+            for settings in self._settings(search.seed):
+                if search.done:
+                    return
+                outcome = run(
+                    model.program,
+                    search,
+                    settings,
+                    place=lambda values: model.devices(values)[problem.units].astype(np.uint8),
+                    bound_seconds=model.scale.seconds,
+                    bound_name="integer program",
+                )
+                if outcome.status == "infeasible":
+                    search.notes.append("no placement holds all weights within the limits")
+                if outcome.status != "optimal" or outcome.values is None:
+                    return
+                model.start_from(model.devices(outcome.values))
+
+    def _settings(self, seed: int) -> list[Settings]:
+        """The engines in the order in which they try; floating point leaves the last millionth to whole numbers."""
+        if self.engine == "cp-sat":
+            return [Settings("cp-sat", seed)]
+        return [Settings(self.engine, seed), Settings("cp-sat", seed, effort=CLOSING_EFFORT)]
 
 
 def runs_in_turn(problem: Problem) -> bool:
@@ -169,9 +180,3 @@ def _make_fit(search: Search) -> None:
 
 def _offer(search: Search, devices: NDArray[np.int64]) -> None:
     search.offer(devices[search.problem.units].astype(np.uint8))
-
-
-def _close(search: Search, optimum: int | None) -> None:
-    """Within the accuracy of the program its optimum is a bound; so the margin that HiGHS leaves is closed."""
-    if optimum is not None and optimum / 1e12 * (1 - MARGIN) <= search.bound_seconds:
-        search.raise_bound(optimum / 1e12, "integer program, within the tolerance of its engine")
