@@ -121,7 +121,7 @@ private:
 /// cuts: Bland, Goldfarb and Todd 1981, "The Ellipsoid Method: A Survey", section 4).
 class Ascent {
 public:
-    Ascent(Dual& dual, bool fixed_time) : dual_(dual), left_(effort) {
+    Ascent(Dual& dual, bool fixed_time, Watch* watch) : dual_(dual), watch_(watch), left_(effort) {
         const auto& kinds = dual.kinds();
         for (std::size_t j = 0; j < kinds.size(); ++j) {
             if (!fixed_time && kinds[j].busy) timed_.push_back(j);
@@ -164,6 +164,8 @@ private:
     double try_point(const Point& at) {
         const double value = dual_(at);
         left_ -= dual_.terms();
+        if (watch_) watch_->poll();
+        if (watch_ && watch_->stopped()) left_ = 0;
         if (value > value_) value_ = value, best_ = at;
         return value;
     }
@@ -266,6 +268,7 @@ private:
     static constexpr double highest = 1000.0;  // memory price, in units of `memory_scale_`
 
     Dual& dual_;
+    Watch* watch_;  // stops the search for better prices; may be null
     double left_;
     std::vector<std::size_t> timed_, scarce_;  // kinds whose prices are searched
     double memory_scale_ = 1.0;
@@ -315,19 +318,19 @@ Wide value_of(const Work& work, const Prices& prices) {
     return sum;
 }
 
-Proof area(const Work& work, bool with_memory) {
+Proof area(const Work& work, bool with_memory, Watch* watch) {
     Proof proof;
     proof.prices = {std::vector<std::int64_t>(work.devices, 0), std::vector<std::int64_t>(work.devices, 0), 0};
     if (std::none_of(work.busy.begin(), work.busy.end(), [](std::uint8_t one) { return one != 0; })) return proof;
     Dual dual(work, with_memory);
-    proof.prices = whole_prices(dual, Ascent(dual, false).run(), unit_price);
+    proof.prices = whole_prices(dual, Ascent(dual, false, watch).run(), unit_price);
     proof.ticks = quotient(value_of(work, proof.prices), proof.prices.whole);
     return proof;
 }
 
-Ticks least_total(const Work& work) {
+Ticks least_total(const Work& work, Watch* watch) {
     Dual dual(work, true);
-    Point at = Ascent(dual, true).run();
+    Point at = Ascent(dual, true, watch).run();
     const Prices prices = whole_prices(dual, at, unit_price);
     return quotient(value_of(work, prices), static_cast<std::int64_t>(unit_price));
 }

@@ -31,10 +31,10 @@ struct Proof {
 ///     T * sum y >= sum over rows of min over d of (y[d] ticks[row, d] + z[d] bytes[row]) - sum of z[d] capacity[d].
 /// Good prices are searched for in floating point, devices that cannot be told apart having one price; the value is
 /// then computed from whole-numbered prices without rounding. `with_memory` false leaves z at 0.
-Proof area(const Work& work, bool with_memory);
+Proof area(const Work& work, bool with_memory, Watch* watch = nullptr);
 
 /// A lower bound on the sum over rows of the ticks where each row is, when bytes fit: time costs 1 on every device.
-Ticks least_total(const Work& work);
+Ticks least_total(const Work& work, Watch* watch = nullptr);
 
 /// The right-hand side of the formula of `area`, exactly.
 Wide value_of(const Work& work, const Prices& prices);

@@ -29,7 +29,7 @@ public:
 
     std::int64_t chunks() const { return (size() + chunk - 1) / chunk; }
 
-    /// Works until no chunk is left; calls `between` after each one.
+    /// Works until no chunk is left; calls `between` after each row.
     void work(const std::function<RowTask()>& make_task, const std::function<void()>& between) {
         std::int64_t row = 0;
         try {
@@ -37,10 +37,13 @@ public:
             while (!stopped_) {
                 const std::int64_t begin = next_.fetch_add(chunk);
                 if (begin >= size()) return;
-                for (std::int64_t i = begin; i < std::min(begin + chunk, size()); ++i) task(row = rows_[i]);
-                between();
+                for (std::int64_t i = begin; i < std::min(begin + chunk, size()) && !given_up_; ++i) {
+                    task(row = rows_[i]);
+                    between();
+                }
             }
         } catch (const Interrupted&) {
+            given_up_ = true;
             keep_error(-1);
         } catch (...) {
             keep_error(row);
@@ -71,7 +74,7 @@ private:
 
     std::span<const std::int64_t> rows_;
     std::atomic<std::int64_t> next_ = 0;
-    std::atomic<bool> stopped_ = false;
+    std::atomic<bool> stopped_ = false, given_up_ = false;
     std::mutex mutex_;
     std::exception_ptr error_;
     std::int64_t error_row_ = 0;

@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -61,11 +62,25 @@ auto without_gil(Call call) {
     }
 }
 
+/// The same for a search that has a result also where a signal handler raises: (result, what was raised or None).
+template <class Call>
+auto without_gil_or_loss(Call call) {
+    auto result = without_gil(call);
+    nb::object raised = nb::none();
+    if (PyErr_Occurred()) raised = nb::borrow(nb::python_error().value());
+    return std::make_pair(std::move(result), std::move(raised));
+}
+
 inline Workers workers(int threads) {
     return {threads, [] {
                 const nb::gil_scoped_acquire acquire;
                 return PyErr_CheckSignals() != 0;
             }};
+}
+
+inline double checked_seconds(double seconds) {
+    if (std::isnan(seconds)) fail("seconds must be a number");
+    return seconds;
 }
 
 /// A read-only array with a value for each of `items`.

@@ -36,17 +36,18 @@ void bind_balance(nb::module_& module) {
             const LoadKind kind = parse_load(load);
             const Supernodes nodes(problem, vector(node_of), kind, optional(room_bytes));
             const Starts rows = rows_of(nodes, starts);
-            Balanced best = without_gil(
+            auto [best, raised] = without_gil_or_loss(
                 [&] { return balance(nodes, rows, restarts, seed, {moves, seconds}, workers(threads)); });
             const std::size_t n = best.devices.size();
             return std::make_tuple(owned<std::uint8_t, 1>(std::move(best.devices), {n}), best.value, best.moves,
-                                   std::move(best.trail));
+                                   std::move(best.trail), std::move(raised));
         },
         "problem"_a, "node_of"_a.noconvert(), nb::kw_only(), "load"_a, "starts"_a.noconvert(), "restarts"_a = 4,
         "seed"_a = 0, "moves"_a, "seconds"_a = no_limit, "room_bytes"_a.noconvert().none() = nb::none(),
         "threads"_a = 0,
-        "(devices, ticks, moves, trail) of the least largest load that annealing finds; ticks are -1 if nothing it "
-        "met can run within room_bytes. The trail is (moves before, ticks).");
+        "(devices, ticks, moves, trail, raised) of the least largest load that annealing finds; ticks are -1 if "
+        "nothing it met can run within room_bytes. The trail is (moves before, ticks); `raised` is what a signal "
+        "handler raised, which ends the search.");
     module.def(
         "descend",
         [](const Problem& problem, const Vector<std::int32_t>& node_of, const std::string& load,
@@ -54,7 +55,7 @@ void bind_balance(nb::module_& module) {
            std::int64_t moves, double seconds, int threads) {
             const Supernodes nodes(problem, vector(node_of), parse_load(load), {});
             const Starts rows = rows_of(nodes, starts);
-            const std::vector<Balanced> found = without_gil([&] {
+            const auto [found, raised] = without_gil_or_loss([&] {
                 return descend(nodes, rows, vector(targets), least_gain, {moves, seconds}, workers(threads));
             });
             std::vector<std::uint8_t> devices;
@@ -62,11 +63,12 @@ void bind_balance(nb::module_& module) {
             const std::array<std::size_t, 2> shape = {found.size(), static_cast<std::size_t>(nodes.count())};
             return std::make_tuple(owned<std::uint8_t, 2>(std::move(devices), shape),
                                    column<Ticks>(found, [](const Balanced& one) { return one.value; }),
-                                   column<std::int64_t>(found, [](const Balanced& one) { return one.moves; }));
+                                   column<std::int64_t>(found, [](const Balanced& one) { return one.moves; }), raised);
         },
         "problem"_a, "node_of"_a.noconvert(), nb::kw_only(), "load"_a, "starts"_a.noconvert(),
         "targets"_a.noconvert(), "least_gain"_a, "moves"_a, "seconds"_a = no_limit, "threads"_a = 0,
-        "(devices, ticks, moves) for every start, each after the best single moves to `targets`, whatever fits.");
+        "(devices, ticks, moves, raised) for every start, each after the best single moves to `targets`, whatever "
+        "fits; `raised` as above.");
 }
 
 }  // namespace stead::bindings

@@ -67,30 +67,36 @@ void bind_bounds(nb::module_& module) {
     module.def(
         "area_bound",
         [](const Matrix<std::int64_t>& ticks, const Vector<std::int64_t>& bytes,
-           const Vector<std::int64_t>& capacity_bytes, const Vector<std::uint8_t>& busy) {
+           const Vector<std::int64_t>& capacity_bytes, const Vector<std::uint8_t>& busy, double seconds) {
             const Work work = checked_work(ticks, bytes, capacity_bytes, busy);
-            return without_gil([&] { return area(work, true).ticks; });
+            Watch watch(checked_seconds(seconds), workers(1));
+            return without_gil([&] { return area(work, true, &watch).ticks; });
         },
         "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
+        "seconds"_a = INFINITY,
         "Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.");
     module.def(
         "total_bound",
         [](const Matrix<std::int64_t>& ticks, const Vector<std::int64_t>& bytes,
-           const Vector<std::int64_t>& capacity_bytes, const Vector<std::uint8_t>& busy) {
+           const Vector<std::int64_t>& capacity_bytes, const Vector<std::uint8_t>& busy, double seconds) {
             const Work work = checked_work(ticks, bytes, capacity_bytes, busy);
-            return without_gil([&] { return least_total(work); });
+            Watch watch(checked_seconds(seconds), workers(1));
+            return without_gil([&] { return least_total(work, &watch); });
         },
         "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
+        "seconds"_a = INFINITY,
         "Ticks that all rows take at least one after another, when bytes must fit.");
     module.def(
         "window_bounds",
-        [](const Problem& problem, const Vector<std::int64_t>& bytes, const Vector<std::int32_t>& repeat, int reach) {
+        [](const Problem& problem, const Vector<std::int64_t>& bytes, const Vector<std::int32_t>& repeat, int reach,
+           double seconds) {
             const WindowOptions options{vector(bytes), vector(repeat), reach};
             check_window_options(problem, options);
-            const WindowBounds found = without_gil([&] { return window_bounds(problem, options); });
+            Watch watch(checked_seconds(seconds), workers(1));
+            const WindowBounds found = without_gil([&] { return window_bounds(problem, options, watch); });
             return std::make_tuple(found.path, found.window, found.head, found.tail);
         },
-        "problem"_a, "bytes"_a.noconvert(), "repeat"_a.noconvert(), "reach"_a,
+        "problem"_a, "bytes"_a.noconvert(), "repeat"_a.noconvert(), "reach"_a, "seconds"_a = INFINITY,
         "(path, window, head, tail) in ticks per step: the longest way through an operator, and the best window.");
     module.def(
         "heaviest_path",

@@ -68,11 +68,6 @@ StagePrices prices_of(const Stages& stages, const std::string& load, int replica
     return prices;
 }
 
-double checked_seconds(double seconds) {
-    if (std::isnan(seconds)) fail("seconds must be a number");
-    return seconds;
-}
-
 /// What every result that holds a split offers.
 template <class Result>
 void bind_split(nb::class_<Result>& result, const StageSplit& (*split)(const Result&)) {

@@ -14,14 +14,14 @@ namespace stead::bindings {
 namespace {
 
 using Found = std::tuple<Result<std::uint8_t, 2>, Result<std::int32_t, 2>, Result<Ticks, 1>, std::int64_t, std::int64_t,
-                         Result<std::int64_t, 2>>;
+                         Result<std::int64_t, 2>, nb::object>;
 
 template <class T>
 std::vector<T> copied(const Vector<T>& array, std::vector<T> otherwise) {
     return array.is_valid() ? std::vector<T>(array.data(), array.data() + array.size()) : std::move(otherwise);
 }
 
-Found arrays(SearchResult&& result, std::size_t operators) {
+Found arrays(SearchResult&& result, std::size_t operators, nb::object raised) {
     std::vector<std::uint8_t> devices;
     std::vector<std::int32_t> orders;
     std::vector<Ticks> ticks;
@@ -36,7 +36,8 @@ Found arrays(SearchResult&& result, std::size_t operators) {
             owned<Ticks, 1>(std::move(ticks), {rows}),
             result.moves,
             result.work,
-            owned<std::int64_t, 2>(std::move(result.trail), {rounds, 2})};
+            owned<std::int64_t, 2>(std::move(result.trail), {rounds, 2}),
+            std::move(raised)};
 }
 
 /// Makespans after single changes, each made to what the ones before left; see the docstring below.
@@ -97,18 +98,17 @@ void bind_search(nb::module_& module) {
                                         .warmth = warmth};
             ResidentLimits limits{.held_bytes = copied(held_bytes, std::vector<std::int64_t>(n)),
                               .room_bytes = copied(room_bytes, problem.memory_bytes)};
-            return arrays(without_gil([&] {
-                              return search(problem, vector(unit_of), given, std::move(limits), options,
-                                            workers(threads));
-                          }),
-                          n);
+            auto [found, raised] = without_gil_or_loss([&] {
+                return search(problem, vector(unit_of), given, std::move(limits), options, workers(threads));
+            });
+            return arrays(std::move(found), n, std::move(raised));
         },
         "problem"_a, "unit_of"_a.noconvert(), "starts"_a.noconvert(), "start_orders"_a.noconvert(), nb::kw_only(),
         "budget"_a, "seconds"_a, "seed"_a = 0, "threads"_a = 0, "streams"_a = 2, "rounds"_a = 8, "pool"_a = 8,
         "warmth"_a = 0.002, "held_bytes"_a.noconvert().none() = nb::none(),
         "room_bytes"_a.noconvert().none() = nb::none(),
-        "(devices, orders, ticks, moves, work, trail) of a local search under policy program_order, best first. "
-        "The same for any number of threads unless `seconds` run out.");
+        "(devices, orders, ticks, moves, work, trail, raised) of a local search under policy program_order, best "
+        "first. The same for any number of threads unless `seconds` run out or a signal handler raises something.");
     module.def(
         "decode_moves",
         [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order,

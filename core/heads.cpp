@@ -16,8 +16,10 @@ bool same_way(const Link& a, const Link& b) {
 /// One pass over a Precedence, node by node, with what is known about the nodes before.
 class Pass {
 public:
-    Pass(const Precedence& graph, const Prices& prices, int reach)
-        : graph_(graph),
+    Pass(const Precedence& graph, const Prices& prices, int reach, Watch& watch)
+        : watch_(watch),
+          pace_(watch),
+          graph_(graph),
           prices_(prices),
           reach_(reach),
           ready_(static_cast<std::size_t>(graph.nodes) * graph.devices, 0),
@@ -33,7 +35,7 @@ public:
     std::vector<Ticks> run() {
         for (std::int32_t v = 0; v < graph_.nodes; ++v) {
             arrive(v);
-            if (reach_ > 0 && joins(v)) look_back(v);
+            if (reach_ > 0 && !watch_.stopped() && joins(v)) look_back(v);
             settle(v);
         }
         return std::move(ready_);
@@ -87,6 +89,7 @@ private:
             }
             follow(v, u, graph_.least_work[u] + chain_[u]);
         }
+        pace_.count(64 * reach_);
         for (int d = 0; d < graph_.devices; ++d) {
             const Ticks proved = std::max(shared, stretched_[d]);
             if (proved != never) ready(v)[d] = std::max(ready(v)[d], proved);
@@ -122,6 +125,8 @@ private:
         price_[v] = std::max<Wide>(least, 0);
     }
 
+    Watch& watch_;
+    Pace pace_;
     const Precedence& graph_;
     const Prices& prices_;
     const int reach_;
@@ -196,8 +201,8 @@ void Precedence::take_links(const Problem& problem) {
         }
 }
 
-std::vector<Ticks> earliest_starts(const Precedence& graph, const Prices& prices, int reach) {
-    return Pass(graph, prices, reach).run();
+std::vector<Ticks> earliest_starts(const Precedence& graph, const Prices& prices, int reach, Watch& watch) {
+    return Pass(graph, prices, reach, watch).run();
 }
 
 }  // namespace stead

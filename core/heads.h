@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "problem.h"
+#include "watch.h"
 #include "wide.h"
 
 namespace stead {
@@ -60,7 +61,7 @@ struct Prices {
 /// 3. Let every u in C have one edge into C or v, its way to v. If none of these edges crosses, all of C is on v's
 ///    device d and start >= a + sum over C of work(u, d); else start >= least over these edges (u, w) of
 ///    finish(u) + crossing + work(w) + longest chain from w to v.
-/// Sets are the nodes that start last before v, up to `reach` of them.
-std::vector<Ticks> earliest_starts(const Precedence& graph, const Prices& prices, int reach);
+/// Sets are the nodes that start last before v, up to `reach` of them; once the watch is stopped, only 1. counts.
+std::vector<Ticks> earliest_starts(const Precedence& graph, const Prices& prices, int reach, Watch& watch);
 
 }  // namespace stead

@@ -94,11 +94,13 @@ public:
 
     /// Whether the work is to be given up; may be asked from any thread.
     bool stopped() {
-        if (std::this_thread::get_id() == caller_ && interrupted_ && interrupted_()) stopped_ = true;
+        if (!stopped_ && std::this_thread::get_id() == caller_ && interrupted_ && interrupted_()) stopped_ = true;
         return stopped_;
     }
 
-    void run(std::int64_t tasks, const std::function<void(std::int64_t)>& task) {
+    /// Does all tasks unless it is stopped; whether it did.
+
+    bool run(std::int64_t tasks, const std::function<void(std::int64_t)>& task) {
         std::atomic<std::int64_t> next = 0, busy = threads_ - 1;
         const auto work = [&] {
             try {
@@ -119,7 +121,7 @@ public:
         while (busy > 0 && !stopped()) std::this_thread::sleep_for(wait_between_looks);
         others.clear();
         if (error_) std::rethrow_exception(error_);
-        if (stopped_) throw Interrupted{};
+        return !stopped_;
     }
 
 private:
@@ -167,17 +169,18 @@ public:
 
     SearchResult run() {
         begin_ = Clock::now();
-        crew_.run(items_, [&](std::int64_t i) { start(i); });
+        if (!crew_.run(items_, [&](std::int64_t i) { start(i); })) throw Interrupted{};  // there is nothing to keep yet
         rank();
         for (int round = 0; round < options_.rounds; ++round) {
             const double rest = seconds_left();
             if (rest <= 0.0 || work() >= options_.budget) break;
             const double share = rest / (options_.rounds - round) / per_thread();
             const std::int64_t left = (options_.budget - work()) / (options_.rounds - round) / std::ssize(alive_);
-            crew_.run(std::ssize(alive_), [&](std::int64_t i) { climb(alive_[i], round, left, share); });
+            const bool goes_on =
+                crew_.run(std::ssize(alive_), [&](std::int64_t i) { climb(alive_[i], round, left, share); });
             rank();
             note_round();
-            if (round + 1 < options_.rounds) exchange();
+            if (!goes_on || (round + 1 < options_.rounds && !exchange())) break;
         }
         return result();
     }
@@ -225,12 +228,13 @@ private:
     }
 
     /// The worse half is given up or, when only `streams` are left, goes on from the states of the better half.
-    void exchange() {
+    bool exchange() {
         const std::int64_t count = std::ssize(alive_), better = (count + 1) / 2;
         if (count > options_.streams) {
-            return alive_.resize(std::max<std::int64_t>(better, options_.streams));
+            alive_.resize(std::max<std::int64_t>(better, options_.streams));
+            return true;
         }
-        crew_.run(count - better, [&](std::int64_t i) {
+        return crew_.run(count - better, [&](std::int64_t i) {
             const SearchState& state = climbers_[alive_[i]]->best();
             climbers_[alive_[better + i]]->load(state.devices.data(), state.order.data());
         });

@@ -37,7 +37,7 @@ struct SearchResult {
 };
 
 /// Improves the starts. The result depends on the number of threads only where time runs out; the best start is never
-/// lost. Units share a device in every start; what a device holds never exceeds the limits where a start respects them.
+/// lost. An interrupt ends it like the clock does, once the starts are there. Units share a device in every start; what a device holds never exceeds the limits where a start respects them.
 SearchResult search(const Problem& problem, std::span<const std::int32_t> unit_of, const SearchStarts& starts,
                     ResidentLimits limits, const SearchOptions& options, const Workers& workers);
 

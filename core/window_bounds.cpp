@@ -70,16 +70,18 @@ private:
 
 class Windows {
 public:
-    Windows(const Problem& problem, const WindowOptions& options)
-        : problem_(problem), options_(options), everyone_(problem.operators), all_(make_all()) {}
+    Windows(const Problem& problem, const WindowOptions& options, Watch& watch)
+        : watch_(watch), problem_(problem), options_(options), everyone_(problem.operators), all_(make_all()) {}
 
     WindowBounds run() {
-        const Proof spread = area(all_.work, false);
+        const Proof spread = area(all_.work, false, &watch_);
         find_ends(spread.prices);
+        if (watch_.stopped()) return found_;
         sort_tails();
         improve(spread.prices, false);
+        if (watch_.stopped()) return found_;
         const std::int64_t least_room = *std::min_element(problem_.memory_bytes.begin(), problem_.memory_bytes.end());
-        if (least_room < total_bytes()) improve(area(all_.work, true).prices, true);
+        if (least_room < total_bytes()) improve(area(all_.work, true, &watch_).prices, true);
         return found_;
     }
 
@@ -96,8 +98,8 @@ private:
     /// Heads and tails of operators, and the longest way through one of them.
     void find_ends(const Prices& prices) {
         const Precedence forward(problem_, false), backward(problem_, true);
-        const std::vector<Ticks> before = earliest_starts(forward, prices, options_.reach);
-        const std::vector<Ticks> after = earliest_starts(backward, prices, options_.reach);
+        const std::vector<Ticks> before = earliest_starts(forward, prices, options_.reach, watch_);
+        const std::vector<Ticks> after = earliest_starts(backward, prices, options_.reach, watch_);
         head_.assign(problem_.operators, never);
         tail_.assign(problem_.operators, never);
         for (std::int32_t v = 0; v < problem_.operators; ++v) {
@@ -135,7 +137,8 @@ private:
             const WindowBounds one = sweep(prices);
             if (one.window > found_.window)
                 found_.window = one.window, found_.head = one.head, found_.tail = one.tail;
-            if (one.window <= last) return;
+            watch_.poll();
+            if (one.window <= last || watch_.stopped()) return;
             last = one.window;
             std::vector<std::int32_t> members;
             for (const std::int32_t v : everyone_)
@@ -147,7 +150,7 @@ private:
                         Ticks& ticks = rows.ticks[row * problem_.devices + d];
                         if (ticks != impossible) ticks = 0;
                     }
-            prices = area(rows.work, with_memory).prices;
+            prices = area(rows.work, with_memory, &watch_).prices;
         }
     }
 
@@ -195,6 +198,7 @@ private:
         return least(v, [&](Ticks, int d) { return static_cast<Wide>(prices.memory[d]) * options_.bytes[v]; });
     }
 
+    Watch& watch_;
     const Problem& problem_;
     const WindowOptions& options_;
     std::vector<std::int32_t> everyone_, by_head_;
@@ -206,8 +210,8 @@ private:
 
 }  // namespace
 
-WindowBounds window_bounds(const Problem& problem, const WindowOptions& options) {
-    return Windows(problem, options).run();
+WindowBounds window_bounds(const Problem& problem, const WindowOptions& options, Watch& watch) {
+    return Windows(problem, options, watch).run();
 }
 
 }  // namespace stead

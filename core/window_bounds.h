@@ -29,6 +29,7 @@ struct WindowBounds {
 ///     (T - a - b) * sum y >= sum over these v of min over d of (y[d] repeat(v) work(v, d) + z[d] bytes(v))
 ///                            + sum over the others of min over d of z[d] bytes(v) - sum of z[d] capacity[d].
 /// The best pair (a, b) is found for every pair of prices by a sweep, and better prices for the best pair, in turn.
-WindowBounds window_bounds(const Problem& problem, const WindowOptions& options);
+/// A watch that stops leaves what has been found until then.
+WindowBounds window_bounds(const Problem& problem, const WindowOptions& options, Watch& watch);
 
 }  // namespace stead

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stead import clock
 from stead.cluster import Cluster
 from stead.costs import Profile
 from stead.errors import BadInput, Infeasible, SteadError
@@ -18,14 +18,17 @@ from stead.loading import load
 from stead.plan import Baseline, Plan, provenance
 from stead.problem import Constraints, Latency, Objective, Problem, Throughput
 from stead.sim.bounds import best_bound
-from stead.solvers import Budget, Improvement, Solution, Solver, solver
+from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver
+from stead.solvers.portfolio import Auto
 
 BASELINES = (
     "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",
     "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
 )  # fmt: skip
 TIME_LIMIT_SECONDS = 60.0
-LEAST_RULE_SECONDS = 2.0  # that baselines may take before others are left out, however short the time limit is
+RULE_SHARE = 0.5  # of a time limit, for baselines
+LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
+LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
 
 
 def objective_named(name: str) -> Objective:
@@ -85,20 +88,20 @@ def place_problem(
     baselines: bool = True,
     made_from: tuple[str, str] = ("", ""),
 ) -> Plan:
-    """Solve a problem, baselines first so that there is an answer from the beginning."""
+    """Solve a problem, baselines first so that there is an answer from the beginning.
+
+    The time limit is one for both; where evaluations are limited, it only ends them. An interrupt, wherever it comes,
+    leaves the best placement so far.
+    """
     chosen = solver_of(solver)
     reason = chosen.unsupported(problem)
     if reason is not None:
         raise BadInput(f"solver {chosen.name} cannot take this problem: {reason}")
-    budget = budget or Budget(TIME_LIMIT_SECONDS)
-    seconds = math.inf if budget.seconds is None else max(budget.seconds, LEAST_RULE_SECONDS)
-    rules = run_baselines(problem, seed=seed, seconds=seconds) if baselines else ()
-    solution = _solve(problem, chosen, budget, seed, rules)
-    if solution.bound_seconds == 0.0:
-        bound = best_bound(problem, seconds=seconds)
-        solution = solution.with_bound(bound.seconds, bound.name)
+    attempt = _Attempt(problem, chosen, budget or Budget(TIME_LIMIT_SECONDS), seed)
     model, devices = made_from
-    return Plan(problem, solution, rules, provenance(model=model, devices=devices, seed=seed))
+    solution = attempt.run(baselines=baselines)
+    made = provenance(model=model, devices=devices, seed=seed)
+    return Plan(problem, solution, tuple(attempt.rules), made)
 
 
 def solver_of(given: str | Solver) -> Solver:
@@ -115,60 +118,146 @@ def run_baselines(
     seconds: float = math.inf,
 ) -> tuple[Baseline, ...]:
     """Every simple rule, with its value or the reason why it has none; none begins after so many seconds."""
-    singles = [f"single:{name}" for name in problem.cluster.names]
-    results, end = [], time.monotonic() + seconds
-    for name in (*singles, *names):
-        late = time.monotonic() > end
-        result = Baseline(name, reason="left out: no time") if late else _baseline(problem, name, seed)
+    results = []
+    for result, _ in _outcomes(problem, seed, names, seconds):
         results.append(result)
         if watch is not None:
             watch(result)
     return tuple(results)
 
 
-def _baseline(problem: Problem, name: str, seed: int) -> Baseline:
+def _outcomes(
+    problem: Problem,
+    seed: int,
+    names: Sequence[str],
+    seconds: float,
+    doing: Callable[[str], None] | None = None,
+) -> Iterator[tuple[Baseline, Solution | None]]:
+    """What rules find, one by one, each within what is left of the time."""
+    end = clock.now() + seconds
+    for name in (*(f"single:{device}" for device in problem.cluster.names), *names):
+        left = end - clock.now()
+        if left < 0:
+            yield Baseline(name, reason="left out: no time"), None
+            continue
+        if doing is not None:
+            doing(f"rule {name}")
+        yield _baseline(problem, name, seed, Budget(None if left == math.inf else left))
+
+
+def _baseline(problem: Problem, name: str, seed: int, budget: Budget) -> tuple[Baseline, Solution | None]:
     rule = solver(name)
     reason = rule.unsupported(problem)
     if reason is not None:
-        return Baseline(name, reason=reason)
+        return Baseline(name, reason=reason), None
     try:
-        found = rule.solve(problem, Budget(), seed)
+        found = rule.solve(problem, budget, seed)
     except SteadError as error:
-        return Baseline(name, reason=str(error).removeprefix(f"{rule.name} found no placement that works: "))
-    return Baseline(name, found.objective_seconds, placement=found.placement)
+        said = str(error).removeprefix(f"{rule.name} found no placement that works: ")
+        return Baseline(name, reason=said), None
+    return Baseline(name, found.objective_seconds, placement=found.placement), found
 
 
-def _solve(
-    problem: Problem, chosen: Solver, budget: Budget, seed: int, rules: Sequence[Baseline]
-) -> Solution:
-    """Run the solver; `auto` never returns less than a rule found, and an interrupt leaves the best rule."""
-    valued = [rule for rule in rules if rule.objective_seconds is not None and rule.placement is not None]
-    best = min(valued, key=lambda rule: rule.objective_seconds or 0.0, default=None)
-    try:
-        solution = chosen.solve(problem, budget, seed)
-    except KeyboardInterrupt:
+class _Attempt:
+    """One placement of a problem: what rules and the solver have found so far, whenever one asks."""
+
+    def __init__(self, problem: Problem, chosen: Solver, budget: Budget, seed: int) -> None:
+        self.rules: list[Baseline] = []
+        self._problem, self._chosen, self._budget, self._seed = problem, chosen, budget, seed
+        self._known: dict[str, Solution] = {}
+        self._searches: list[Search] = []
+        self._began = clock.now()
+
+    def run(self, *, baselines: bool) -> Solution:
+        """The solver's answer with a bound; `auto` never returns less than a rule found."""
+        try:
+            if baselines:
+                self._run_rules()
+            solution = self._solve()
+            return self._bounded(solution)
+        except KeyboardInterrupt:
+            found = self._best_so_far()
+            if found is None:
+                raise
+            return found
+
+    @property
+    def _spent(self) -> float:
+        return clock.now() - self._began
+
+    def _run_rules(self) -> None:
+        limit = math.inf if self._budget.seconds is None else self._budget.seconds
+        share = limit if self._budget.evaluations is not None else max(RULE_SHARE * limit, LEAST_RULE_SECONDS)
+        for rule, found in _outcomes(self._problem, self._seed, BASELINES, share, self._budget.on_step):
+            self.rules.append(rule)
+            if found is not None:
+                self._tell(found)
+                self._known[rule.name] = found
+                if found.interrupted:
+                    raise KeyboardInterrupt
+
+    def _tell(self, found: Solution) -> None:
+        """Let who watches know of a rule that is better than those before."""
+        best = min((one.objective_seconds for one in self._known.values()), default=math.inf)
+        if self._budget.on_improvement is not None and found.objective_seconds < best:
+            step = Improvement(self._spent, len(self.rules), found.objective_seconds, found_by=found.solver)
+            self._budget.on_improvement(step)
+
+    def _solve(self) -> Solution:
+        """Run the solver with what rules leave of the budget."""
+        budget = replace(self._rest(), on_search=self._searches.append)
+        try:
+            if isinstance(self._chosen, Auto):
+                solution = self._chosen.solve_from(self._known, self._problem, budget, self._seed)
+            else:
+                solution = self._chosen.solve(self._problem, budget, self._seed)
+        except Infeasible:
+            rule = self._best_rule()
+            if rule is None or not isinstance(self._chosen, Auto):
+                raise
+            ended = self._searches[0].stopped_by if self._searches else "time"
+            return replace(rule, stopped_by="finished" if ended == "proved" else ended)
+        return solution
+
+    def _rest(self) -> Budget:
+        """What is left for the solver: half of a time limit at least, unless the clock may only end the search."""
+        if self._budget.seconds is None:
+            return self._budget
+        left = self._budget.seconds - self._spent
+        if self._budget.evaluations is None:
+            left = max(left, RULE_SHARE * self._budget.seconds)
+        return replace(self._budget, seconds=max(0.0, left))
+
+    def _bounded(self, solution: Solution) -> Solution:
+        """The solution with a bound over all placements if the solver gives none; an interrupt leaves it without."""
+        if solution.bound_seconds > 0.0 or solution.interrupted:
+            return solution
+        limit = math.inf if self._budget.seconds is None else self._budget.seconds
+        try:
+            if self._budget.on_step is not None:
+                self._budget.on_step("bounds")
+            left = max(LEAST_BOUND_SECONDS, limit - self._spent)
+            bound = best_bound(self._problem, seconds=limit, within=left)
+        except KeyboardInterrupt:
+            return replace(solution, interrupted=True, stopped_by="interrupted")
+        return solution.with_bound(bound.seconds, bound.name)
+
+    def _best_so_far(self) -> Solution | None:
+        """The incumbent of the solver, or the best rule if that is better and the solver may use it."""
+        search = self._searches[0] if self._searches else None
+        if search is not None and search.best is not None:
+            search.interrupted = True
+            return search.solution()
+        rule = self._best_rule()
+        return None if rule is None else replace(rule, interrupted=True, stopped_by="interrupted")
+
+    def _best_rule(self) -> Solution | None:
+        best = min(self._known.items(), key=lambda item: item[1].objective_seconds, default=None)
         if best is None:
-            raise
-        return replace(_from_rule(best, chosen, seed), interrupted=True)
-    except Infeasible:
-        if best is None or chosen.name != "auto":
-            raise
-        return _from_rule(best, chosen, seed)
-    if (
-        best is not None
-        and chosen.name == "auto"
-        and (best.objective_seconds or 0.0) < solution.objective_seconds
-    ):
-        fallback = _from_rule(best, chosen, seed).with_bound(solution.bound_seconds, solution.bound_name)
-        return replace(fallback, evaluations=solution.evaluations, elapsed_seconds=solution.elapsed_seconds)
-    return solution
-
-
-def _from_rule(rule: Baseline, chosen: Solver, seed: int) -> Solution:
-    assert rule.placement is not None
-    assert rule.objective_seconds is not None
-    step = Improvement(0.0, 1, rule.objective_seconds, found_by=rule.name)
-    return Solution(
-        rule.placement, rule.objective_seconds, solver=chosen.name, found_by=rule.name, seed=seed, evaluations=1,
-        trail=(step,),
-    )  # fmt: skip
+            return None
+        name, found = best
+        step = Improvement(0.0, 1, found.objective_seconds, found_by=name)
+        return Solution(
+            found.placement, found.objective_seconds, solver=self._chosen.name, found_by=name, seed=self._seed,
+            evaluations=1, elapsed_seconds=self._spent, trail=(step,),
+        )  # fmt: skip

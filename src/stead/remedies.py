@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from stead import clock
 from stead.cluster import UNLIMITED_BYTES, add_host
 from stead.cluster.units import format_bytes
 from stead.errors import Infeasible, SteadError
@@ -31,22 +33,32 @@ class Remedy:
     problem: Problem
 
 
-def remedies(loaded: Loaded, objective: Objective, constraints: Constraints) -> tuple[Remedy, ...]:
-    """The smallest change of each kind that lets a placement be found."""
-    found = [*_fewer_constraints(loaded, objective, constraints)]
+def remedies(
+    loaded: Loaded, objective: Objective, constraints: Constraints, *, seconds: float = math.inf
+) -> tuple[Remedy, ...]:
+    """The smallest change of each kind that lets a placement be found; after so many seconds, those found so far.
+
+    An interrupt ends the search for them, too.
+    """
+    found: list[Remedy] = []
+    end = clock.now() + seconds
     try:
+        found.extend(_fewer_constraints(loaded, objective, constraints, end))
         problem = loaded.problem(objective, constraints)
-    except Infeasible:
-        return tuple(found)
-    found.extend(_more_memory(problem))
-    found.extend(_another_device(loaded, objective, constraints))
-    return tuple(found)
+        found.extend(_another_device(loaded, objective, constraints, end))
+        found.extend(_more_memory(problem, end))
+    except (Infeasible, KeyboardInterrupt):
+        pass  # what was found until then helps
+    return tuple(sorted(found, key=lambda one: one.text.startswith("allow")))  # another device comes last
 
 
-def first_feasible(problem: Problem) -> Solution | None:
-    """Some placement that works, quickly; None if none was found."""
-    search = Search(problem, Budget(evaluations=20_000), solver="feasibility")
+def first_feasible(problem: Problem, *, end: float = math.inf) -> Solution | None:
+    """Some placement that works, quickly; None if none was found, at the latest at the moment `end` of the clock."""
+    seconds = None if end == math.inf else max(0.0, end - clock.now())
+    search = Search(problem, Budget(seconds, evaluations=20_000), solver="feasibility")
     for member in (Single(), Split(), Balanced(), FitMemory(), HfSequential()):
+        if search.done:
+            return None
         search.try_solver(member)
         if search.best is not None:
             return search.solution()
@@ -54,17 +66,17 @@ def first_feasible(problem: Problem) -> Solution | None:
     return search.solution() if search.best is not None else None
 
 
-def _more_memory(problem: Problem) -> Iterator[Remedy]:
-    """Least memory to add to each single device."""
+def _more_memory(problem: Problem, end: float) -> Iterator[Remedy]:
+    """Least memory to add to each single device; what suffices, though maybe not the least, when time is up."""
     for d, device in enumerate(problem.cluster):
-        found = first_feasible(problem.with_memory(device.name, UNLIMITED_BYTES))
+        found = first_feasible(problem.with_memory(device.name, UNLIMITED_BYTES), end=end)
         if found is None:
             continue
         low = device.usable_bytes  # known not to suffice
         high = int(simulate(problem.with_memory(device.name, UNLIMITED_BYTES), found.placement).peak_bytes[d])
-        while high - low > max(1, int(CLOSE * (high - device.usable_bytes))):
+        while high - low > max(1, int(CLOSE * (high - device.usable_bytes))) and clock.now() < end:
             middle = (low + high) // 2
-            better = first_feasible(problem.with_memory(device.name, middle))
+            better = first_feasible(problem.with_memory(device.name, middle), end=end)
             if better is None:
                 low = middle
             else:
@@ -74,7 +86,9 @@ def _more_memory(problem: Problem) -> Iterator[Remedy]:
         yield Remedy(f"{format_bytes(extra)} more on {device.name} ({extra} bytes)", changed)
 
 
-def _another_device(loaded: Loaded, objective: Objective, constraints: Constraints) -> Iterator[Remedy]:
+def _another_device(
+    loaded: Loaded, objective: Objective, constraints: Constraints, end: float
+) -> Iterator[Remedy]:
     """Letting the CPU take part, where it does not yet."""
     if any(device.is_host for device in loaded.cluster):
         return
@@ -82,11 +96,13 @@ def _another_device(loaded: Loaded, objective: Objective, constraints: Constrain
         problem = loaded.on(add_host(loaded.cluster)).problem(objective, constraints)
     except SteadError:
         return
-    if first_feasible(problem) is not None:
+    if first_feasible(problem, end=end) is not None:
         yield Remedy("allow the cpu: add it to --devices", problem)
 
 
-def _fewer_constraints(loaded: Loaded, objective: Objective, constraints: Constraints) -> Iterator[Remedy]:
+def _fewer_constraints(
+    loaded: Loaded, objective: Objective, constraints: Constraints, end: float
+) -> Iterator[Remedy]:
     """All smallest sets of constraints whose absence helps."""
     items = constraints.items()
     tries = 0
@@ -94,14 +110,14 @@ def _fewer_constraints(loaded: Loaded, objective: Objective, constraints: Constr
         helped = False
         for dropped in combinations(range(len(items)), size):
             tries += 1
-            if tries > MOST_TRIES:
+            if tries > MOST_TRIES or clock.now() >= end:
                 return
             kept = Constraints.of(item for number, item in enumerate(items) if number not in dropped)
             try:
                 problem = loaded.problem(objective, kept)
             except Infeasible:
                 continue
-            if first_feasible(problem) is not None:
+            if first_feasible(problem, end=end) is not None:
                 helped = True
                 names = ", ".join(_spelled(*items[number]) for number in dropped)
                 yield Remedy(f"drop {names}", problem)

@@ -16,10 +16,8 @@ import pytest
 
 import stead
 from stead.cli.main import exit_code
-from stead.cli.output import Progress
 from stead.formats import write_graph
 from stead.graph import GraphBuilder
-from stead.solvers import Improvement
 from stead.workloads.demo import demo_graph
 
 KEYS = {
@@ -312,13 +310,3 @@ def test_an_interrupt_still_writes_the_best_plan(here: Path) -> None:
     answer = json.loads(out)
     assert answer["interrupted"]
     assert (here / "plan.json").exists()
-
-
-def test_progress_counts_from_the_beginning_of_the_search(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("stead.cli.output.PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("stead.cli.output.INTERVAL_SECONDS", 0.0)
-    Progress(0.2)(Improvement(0.1, 7, 2.0, 1.0))
-    assert "0.1 of 0.2 s  7 evaluations" in capsys.readouterr().err

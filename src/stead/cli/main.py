@@ -15,6 +15,7 @@ from stead.cli import (
     doctor,
     explain,
     formats,
+    interrupts,
     place,
     report,
     simulate,
@@ -80,7 +81,8 @@ def exit_code(arguments: list[str] | None = None) -> int:
     from stead.errors import Infeasible, SteadError
 
     try:
-        ended = app(args=arguments, standalone_mode=False)
+        with interrupts.heard():
+            ended = app(args=arguments, standalone_mode=False)
         return ended if isinstance(ended, int) else OK
     except typer.Exit as ended:
         return ended.exit_code
@@ -88,7 +90,8 @@ def exit_code(arguments: list[str] | None = None) -> int:
         error.show()
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted before there was a plan")
+        makes_plans = "place" in (sys.argv[1:] if arguments is None else arguments)[:1]
+        _complain("interrupted before there was a plan" if makes_plans else "interrupted")
         return INTERRUPTED
     except Infeasible as error:
         _complain(str(error))

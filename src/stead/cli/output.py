@@ -1,20 +1,14 @@
-"""What commands print: documents on stdout, progress on stderr."""
+"""What commands print for scripts: JSON documents on stdout."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stead.plan import Plan
     from stead.report import OperatorReport
-    from stead.solvers import Improvement
-
-PATIENCE_SECONDS = 0.5  # before the first progress line
-INTERVAL_SECONDS = 0.25  # between progress lines
 
 
 def print_json(document: Any) -> None:
@@ -53,6 +47,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "feasible": report.feasible,
         "problems": list(report.problems),
         "interrupted": solution.interrupted,
+        "stopped_by": solution.stopped_by,
         "placement_matters": report.placement_matters,
         "elapsed_seconds": solution.elapsed_seconds,
         "evaluations": solution.evaluations,
@@ -118,35 +113,3 @@ def operator_document(report: OperatorReport) -> dict[str, Any]:
             for one in report.alternatives
         ],
     }
-
-
-class Progress:
-    """One line on stderr that says how far a search is; silent unless a person watches."""
-
-    def __init__(self, limit_seconds: float | None) -> None:
-        self._limit = limit_seconds
-        self._started = self._last = time.monotonic()
-        self._shown = False
-        self._watched = sys.stderr.isatty()
-
-    def __call__(self, step: Improvement) -> None:
-        """Show one improvement, but not too often."""
-        now = time.monotonic()
-        if not self._watched or now - self._started < PATIENCE_SECONDS or now - self._last < INTERVAL_SECONDS:
-            return
-        from stead.cluster.units import format_seconds
-
-        self._last, self._shown = now, True
-        value = step.objective_seconds
-        gap = (value - step.bound_seconds) / value if value > 0 else 0.0
-        limit = "" if self._limit is None else f" of {self._limit:g}"
-        print(
-            f"\r\x1b[K {format_seconds(value)}  bound {format_seconds(step.bound_seconds)}  gap {gap * 100:.1f} %  "
-            f"{step.elapsed_seconds:.1f}{limit} s  {step.evaluations} evaluations  Ctrl-C keeps the best",
-            end="", file=sys.stderr, flush=True,
-        )  # fmt: skip
-
-    def close(self) -> None:
-        """Wipe the line."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

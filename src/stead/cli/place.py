@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +11,14 @@ import typer
 from stead.cli import options
 
 if TYPE_CHECKING:
+    from stead.cli.progress import Progress
     from stead.loading import Loaded
     from stead.plan import Plan
     from stead.problem import Constraints, Objective
+    from stead.remedies import Remedy
 
-INFEASIBLE = 3
+INFEASIBLE, INTERRUPTED = 3, 130
+LEAST_FIX_SECONDS, FIX_SHARE = 1.0, 0.05  # for a look at what would help, whatever the search has left of the time
 
 
 def place(
@@ -57,12 +61,19 @@ def place(
     json: options.Json = False,
 ) -> int:
     """Place a model on devices: solve, compare with simple rules, write the plan."""
-    from stead.loading import assumptions
+    from stead.cli.interrupts import within
+    from stead.cli.progress import Progress
+    from stead.errors import BadInput
     from stead.loading import load as load_model
+    from stead.solvers import Budget
     from stead.solvers import solver as solver_named
 
+    Budget(time_limit, evaluations)  # what makes no sense is told before anything is read
     reading = options.model_options(batch, context, phase, read, shape)
-    loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
+    late = BadInput(f"{model}: reading took more than {time_limit:g} s; give it more with --time-limit")
+    with Progress() as progress, within(time_limit, late):
+        progress.doing(f"reading {model}")
+        loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     constraints = options.constraints_from(pin, forbid, colocate)
     given: dict[str, Any] = options.settings("--set", settings)
     given.update({key: value for key, value in (("policy", policy), ("fine_tune", fine_tune)) if value})
@@ -72,13 +83,39 @@ def place(
         options.objective_from(name, execution, dispatch, load, microbatches, schedule) for name in names
     ]
     plans: list[Plan] = []
-    for goal in goals:
-        plan = _placed(loaded, goal, constraints, chosen, time_limit, evaluations, seed, json)
-        if plan is None:
-            return INFEASIBLE
-        plans.append(plan)
-    written = _save(plans, output)
-    _print(plans, loaded, written, () if json else assumptions(loaded, model, reading), json)
+    try:
+        for goal in goals:
+            with Progress() as progress:
+                plan = _placed(loaded, goal, constraints, chosen, time_limit, evaluations, seed, json, progress)
+            if plan is None:
+                return INFEASIBLE
+            plans.append(plan)
+            if plan.solution.interrupted:
+                break
+    except KeyboardInterrupt:
+        if not plans:
+            raise
+    return _written(plans, loaded, (model, reading), output, json)
+
+
+def _written(
+    plans: list[Plan], loaded: Loaded, source: tuple[str, dict[str, Any]], output: Path, json: bool
+) -> int:
+    """Save and print plans; an interrupt waits until they are saved, and then only ends the printing."""
+    import sys
+
+    from stead.cli.interrupts import held_off
+    from stead.loading import assumptions
+
+    written: list[Path] = []
+    try:
+        with held_off():
+            written = _save(plans, output)
+        _print(plans, loaded, written, () if json else assumptions(loaded, *source), json)
+    except KeyboardInterrupt:
+        names = " and ".join(str(path) for path in written)
+        print(f"stead: interrupted; the best plan so far is in {names}", file=sys.stderr)
+        return INTERRUPTED if any(plan.solution.interrupted for plan in plans) else 0
     return 0
 
 
@@ -91,40 +128,40 @@ def _placed(
     evaluations: int | None,
     seed: int,
     json: bool,
+    progress: Progress,
 ) -> Plan | None:
     """The plan, or None after saying why there is none and what would help."""
+    from stead import clock
     from stead.api import place_problem
-    from stead.cli.output import Progress
     from stead.errors import Infeasible
+    from stead.remedies import remedies
     from stead.solvers import Budget
 
-    progress = Progress(time_limit)
+    began = clock.now()
+    progress.search(time_limit)
     try:
         return place_problem(
             loaded.problem(goal, constraints),
             solver=chosen,
-            budget=Budget(time_limit, evaluations, progress),
+            budget=Budget(time_limit, evaluations, progress.improved, progress.doing),
             seed=seed,
             made_from=(loaded.model_name, loaded.devices_text),
         )
     except Infeasible as error:
+        progress.doing("looking for what would help")
+        left = max(began + time_limit - clock.now(), LEAST_FIX_SECONDS, FIX_SHARE * time_limit)
+        found = remedies(loaded, goal, constraints, seconds=left)
         progress.close()
-        _print_infeasible(error, loaded, goal, constraints, json)
+        _print_infeasible(error, found, goal, json)
         return None
-    finally:
-        progress.close()
 
 
-def _print_infeasible(
-    error: Any, loaded: Loaded, goal: Objective, constraints: Constraints, json: bool
-) -> None:
+def _print_infeasible(error: Any, found: Sequence[Remedy], goal: Objective, json: bool) -> None:
     """What is missing and the smallest changes that were tried and help."""
     import sys
 
     from stead.cli.output import print_json
-    from stead.remedies import remedies
 
-    found = remedies(loaded, goal, constraints)
     if json:
         print_json({
             "feasible": False, "objective": goal.name, "reason": str(error), "proved": error.proved,

@@ -8,7 +8,7 @@ from typing import Any
 
 from stead.formats.strict_json import Wrong, flag_of, list_of, shown, text_of
 from stead.problem import Placement
-from stead.solvers import Solution
+from stead.solvers.base import STOPPED_BY
 
 FORMAT, VERSION = "stead.plan", 2
 MAX_WHOLE = 2**64
@@ -43,19 +43,22 @@ def texts_of(value: object) -> tuple[str, ...]:
     return tuple(text_of(item) for item in list_of(value))
 
 
+def stopped_by_of(value: object) -> str:
+    """What ended a search; nothing where an older plan does not say."""
+    if text_of(value) not in STOPPED_BY:
+        raise Wrong(f"must be one of {', '.join(STOPPED_BY[1:])}, got {shown(value)}")
+    return text_of(value)
+
+
 # Fields of a Solution that a file holds under their own names, and their checks; one line adds one.
 SOLUTION: dict[str, Callable[[Any], Any]] = {
-    name: check
-    for name, check in {
-        "solver": text_of,
-        "found_by": text_of,
-        "bound_name": text_of,
-        "scope": text_of,
-        "seed": whole_of,
-        "evaluations": count_of,
-        "interrupted": flag_of,
-        "stopped_by": text_of,
-        "notes": texts_of,
-    }.items()
-    if name in Solution.__dataclass_fields__
+    "solver": text_of,
+    "found_by": text_of,
+    "bound_name": text_of,
+    "scope": text_of,
+    "seed": whole_of,
+    "evaluations": count_of,
+    "interrupted": flag_of,
+    "stopped_by": stopped_by_of,
+    "notes": texts_of,
 }

@@ -82,6 +82,7 @@ class Report:
     evaluations: int
     elapsed_seconds: float
     interrupted: bool
+    stopped_by: str  # what ended the search: proved, finished, evaluations, time or interrupted; empty: not known
     source: str
     devices: tuple[DeviceFacts, ...]
     changes: int  # tensors sent from one device to another
@@ -172,6 +173,7 @@ def explain(plan: Plan) -> Report:
         evaluations=solution.evaluations,
         elapsed_seconds=solution.elapsed_seconds,
         interrupted=solution.interrupted,
+        stopped_by=solution.stopped_by,
         source=problem.costs.source.label,
         devices=devices,
         changes=transfer_count(graph, plan.placement.devices, len(devices)),

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from stead import _native
+from stead import _native, clock
 from stead.errors import Infeasible
 from stead.graph import PHASES
 from stead.problem import Latency, Placeto, Problem, Throughput
@@ -42,34 +42,48 @@ class Bound:
 _KNOWN: WeakKeyDictionary[Problem, tuple[int, tuple[Bound, ...]]] = WeakKeyDictionary()  # looks, bounds
 
 
-def lower_bounds(problem: Problem, *, seconds: float = math.inf) -> tuple[Bound, ...]:
+def lower_bounds(
+    problem: Problem, *, seconds: float = math.inf, within: float = math.inf
+) -> tuple[Bound, ...]:
     """Every bound that holds for the objective, largest first; Infeasible if memory provably cannot suffice.
 
-    With about so many seconds for them, those that look far may be smaller. A problem is never asked twice: what was
-    found with as much time or more is given again.
+    With about so many seconds for them, those that look far may be smaller. They end `within` so many, whatever that
+    costs them. A problem is never asked twice: what was found with as much time or more is given again.
     """
     looks = int(min(LOOKS, seconds * LOOKS_PER_SECOND))
     known = _KNOWN.get(problem)
     if known is None or known[0] < looks:
-        known = _KNOWN[problem] = looks, _found(problem, looks)
+        end = clock.now() + within
+        found = _found(problem, looks, end)
+        known = looks if clock.now() < end else -1, found
+        if known[0] >= 0:  # what the clock cut short is asked again
+            _KNOWN[problem] = known
     return known[1]
 
 
-def _found(problem: Problem, looks: int) -> tuple[Bound, ...]:
+def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
     if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, Placeto):
         return ()
     table = _Table.of(problem)
     table.check_memory(problem)
-    found = [
-        _path(problem), _runs(problem), _path_in_memory(problem, table), _work(problem, table),
-        _largest(problem, table), *_windows(problem, table, looks),
-    ]  # fmt: skip
+    found = [_path(problem)]
+    for slow in (_runs, _path_in_memory, _work):
+        if clock.now() < end:
+            found.append(slow(problem, table, end))
+    found.append(_largest(problem, table))
+    if clock.now() < end:
+        found += _windows(problem, table, looks, end)
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
 
-def best_bound(problem: Problem, *, seconds: float = math.inf) -> Bound:
+def _left(end: float) -> float:
+    """Seconds until a moment."""
+    return max(0.0, end - clock.now())
+
+
+def best_bound(problem: Problem, *, seconds: float = math.inf, within: float = math.inf) -> Bound:
     """The largest of `lower_bounds`; zero with an empty name if none applies."""
-    found = lower_bounds(problem, seconds=seconds)
+    found = lower_bounds(problem, seconds=seconds, within=within)
     return found[0] if found else Bound("", 0.0, "nothing is proved for this objective")
 
 
@@ -144,7 +158,7 @@ def _longest_path(problem: Problem, *, host: bool) -> float:
     return float(earliest.max()) / TICKS_PER_SECOND if len(earliest) else 0.0
 
 
-def _windows(problem: Problem, table: _Table, looks: int) -> tuple[Bound, ...]:
+def _windows(problem: Problem, table: _Table, looks: int, end: float) -> tuple[Bound, ...]:
     """Paths that must also pass crowds, and all that must happen between two moments."""
     objective = problem.objective
     if isinstance(objective, Latency):
@@ -157,7 +171,9 @@ def _windows(problem: Problem, table: _Table, looks: int) -> tuple[Bound, ...]:
     reach = min(FARTHEST, looks // len(problem.graph))
     if looks == LOOKS:
         reach = max(NEAREST, reach)
-    path, window, head, tail = _native.window_bounds(problem.native, table.weight_bytes, table.repeat, reach)
+    path, window, head, tail = _native.window_bounds(
+        problem.native, table.weight_bytes, table.repeat, reach, _left(end)
+    )
     return (
         Bound(
             "crowded path",
@@ -177,7 +193,7 @@ def _short(ticks: int) -> str:
     return f"{ticks / TICKS_PER_SECOND:.4g} s"
 
 
-def _runs(problem: Problem) -> Bound | None:
+def _runs(problem: Problem, table: _Table, end: float) -> Bound | None:
     """A path that must change device because no memory holds all of it."""
     objective = problem.objective
     if not isinstance(objective, Latency):
@@ -192,7 +208,7 @@ def _runs(problem: Problem) -> Bound | None:
     )
 
 
-def _path_in_memory(problem: Problem, table: _Table) -> Bound | None:
+def _path_in_memory(problem: Problem, table: _Table, end: float) -> Bound | None:
     """Operators that run in turn and whose weights cannot all be on the quickest device."""
     if not isinstance(problem.objective, Latency):
         return None
@@ -205,11 +221,11 @@ def _path_in_memory(problem: Problem, table: _Table) -> Bound | None:
         ticks = np.where(in_turn[:, None] | (ticks < 0), ticks, 0)
         assumes = "operators of one path run in turn; weights must fit, operators may be cut into pieces"
     everywhere = np.ones(len(problem.cluster), dtype=np.uint8)
-    total = _native.total_bound(ticks, table.weight_bytes, table.capacity_bytes, everywhere)
+    total = _native.total_bound(ticks, table.weight_bytes, table.capacity_bytes, everywhere, _left(end))
     return Bound("path in memory", table.seconds(total), assumes)
 
 
-def _work(problem: Problem, table: _Table) -> Bound | None:
+def _work(problem: Problem, table: _Table, end: float) -> Bound | None:
     """All work, spread over the devices as well as memory lets it be."""
     objective = problem.objective
     if isinstance(objective, Latency) and objective.execution == "sequential":
@@ -225,7 +241,7 @@ def _work(problem: Problem, table: _Table) -> Bound | None:
         busy = np.array(
             [not device.is_host for device in problem.cluster], dtype=np.uint8
         )  # hosts: unlimited cores
-    ticks = _native.area_bound(table.unit_ticks, table.unit_bytes, table.capacity_bytes, busy)
+    ticks = _native.area_bound(table.unit_ticks, table.unit_bytes, table.capacity_bytes, busy, _left(end))
     return Bound(
         "area",
         table.seconds(ticks),

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stead import clock
 from stead.errors import BadInput, Infeasible, MissingExtra, did_you_mean
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
 
 BOUND_SHARE = 0.1  # of a time limit, for bounds
+MANY_OPERATORS = 2000  # beyond, the first placement is scored alone to see how long that takes
+BATCH_SECONDS = 0.2  # that placements are scored at a time before the clock is asked again
+StoppedBy = Literal["", "proved", "finished", "evaluations", "time", "interrupted"]  # "": not known
+STOPPED_BY: tuple[str, ...] = get_args(StoppedBy)
 Replicas = tuple[tuple[int, ...], ...]  # groups of devices that share a stage, the one with operators first
 
 
@@ -37,13 +41,17 @@ class Improvement:
 class Budget:
     """Limits of a search; it stops at whichever comes first, None is no limit.
 
-    Only a budget in evaluations makes a search that does not finish by itself repeatable.
-    `on_improvement` is called with every Improvement, for progress displays.
+    Where evaluations are limited, everything on the way is decided and cut by counts, and the seconds are only the end
+    of it all: the same seed gives the same answer on any machine that gets there in time.
+    `on_improvement` is called with every Improvement and `on_step` with what is being done, for progress displays;
+    `on_search` is given the Search at its beginning: whatever happens to the solver, its incumbent can be asked for.
     """
 
     seconds: float | None = None
     evaluations: int | None = None
     on_improvement: Callable[[Improvement], None] | None = field(default=None, compare=False)
+    on_step: Callable[[str], None] | None = field(default=None, compare=False)
+    on_search: Callable[[Search], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 <= self.seconds < math.inf:
@@ -69,6 +77,7 @@ class Solution:
     elapsed_seconds: float = 0.0
     interrupted: bool = False
     notes: tuple[str, ...] = ()
+    stopped_by: StoppedBy = ""  # what ended the search
 
     @property
     def gap(self) -> float:
@@ -124,8 +133,14 @@ class Search:
         self.interrupted = False
         self.notes: list[str] = []
         self._trail: list[Improvement] = []
-        self._started = time.monotonic()
+        self.counts = budget.evaluations is not None  # then the clock decides nothing but the end
+        self.effort = math.inf  # seconds of work for engines that count their work, where the budget counts too
+        self._started = clock.now()
+        self._late = False  # a time limit has cut something
+        self._seconds_per_row = 0.0  # of the last placements that were scored
         self._least_bad: tuple[int, NDArray[np.uint8]] | None = None  # bytes over all limits, placement
+        if budget.on_search is not None:
+            budget.on_search(self)
 
     @property
     def current(self) -> NDArray[np.uint8] | None:  # [operator]
@@ -151,13 +166,18 @@ class Search:
     @property
     def elapsed_seconds(self) -> float:
         """Wall time since the search began."""
-        return time.monotonic() - self._started
+        return clock.now() - self._started
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds left; inf for no limit."""
+        """Seconds left; inf for no limit. What may be done in them is a matter of `spare_seconds`."""
         limit = self.budget.seconds
         return math.inf if limit is None else max(0.0, limit - self.elapsed_seconds)
+
+    @property
+    def spare_seconds(self) -> float:
+        """Seconds to plan with; inf where evaluations are counted, so that no plan depends on the clock."""
+        return math.inf if self.counts else self.remaining_seconds
 
     @property
     def remaining_evaluations(self) -> int | None:
@@ -171,16 +191,31 @@ class Search:
         budget = self.budget
         return (
             self.interrupted
-            or (budget.seconds is not None and self.elapsed_seconds >= budget.seconds)
-            or (budget.evaluations is not None and self.evaluations >= budget.evaluations)
             or self.best_seconds <= self.bound_seconds
+            or (budget.evaluations is not None and self.evaluations >= budget.evaluations)
+            or self.out_of_time
         )
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit has been reached."""
+        limit = self.budget.seconds
+        if limit is None or self.elapsed_seconds < limit:
+            return False
+        self._late = True
+        return True
+
+    def doing(self, what: str) -> None:
+        """Tell who watches what comes next."""
+        if self.budget.on_step is not None:
+            self.budget.on_step(what)
+
     def rest_of_budget(self, share: float = 1.0) -> Budget:
-        """A share of what is left of the budget, for another solver."""
+        """A share of what is left of the budget, for another solver; of the time all, where evaluations count."""
         evaluations = self.remaining_evaluations
+        seconds = None if self.budget.seconds is None else self.remaining_seconds
         return Budget(
-            seconds=None if self.budget.seconds is None else share * self.remaining_seconds,
+            seconds=seconds if seconds is None or self.counts else share * seconds,
             evaluations=None if evaluations is None else max(1, int(share * evaluations)),
         )
 
@@ -213,8 +248,27 @@ class Search:
         allowed = self.remaining_evaluations
         if allowed is not None:
             rows = rows[:allowed]
-        if not len(rows):
-            return np.zeros(0)
+        portions = [
+            self._score(rows[begin : begin + count], order, found_by) for begin, count in self._portions(len(rows))
+        ]
+        return np.concatenate([np.zeros(0), *portions])
+
+    def _portions(self, rows: int) -> Iterator[tuple[int, int]]:
+        """(first, count) of rows to score at a time: as many as take a moment, until all are done or time is up."""
+        begin = 0
+        while begin < rows and (begin == 0 or not self.out_of_time):
+            slow = self.budget.seconds is not None and self._seconds_per_row > 0
+            count = max(1, int(BATCH_SECONDS / self._seconds_per_row)) if slow else rows
+            if self.budget.seconds is not None and not slow and len(self.problem.graph) > MANY_OPERATORS:
+                count = 1
+            count, since = min(count, rows - begin), clock.now()
+            yield begin, count
+            self._seconds_per_row = max(0.0, clock.now() - since) / count
+            begin += count
+
+    def _score(
+        self, rows: NDArray[np.uint8], order: Order | None, found_by: str
+    ) -> NDArray[np.float64]:  # [row]
         scores = simulate_many(self.problem, np.ascontiguousarray(rows, dtype=np.uint8), policy=order)
         self.evaluations += len(rows)
         seconds = np.where(scores.feasible, scores.seconds, np.inf)
@@ -246,6 +300,7 @@ class Search:
         """Take over what another solver found, and what it proved unless that holds for fewer placements."""
         self.evaluations += solution.evaluations
         self.interrupted |= solution.interrupted
+        self._late |= self.counts and solution.stopped_by == "time"
         if solution.scope in ("", self.scope):
             self.raise_bound(solution.bound_seconds, solution.bound_name)
         if solution.objective_seconds < self.best_seconds:
@@ -264,8 +319,10 @@ class Search:
 
     def relax(self) -> None:
         """Raise the bound to the best one that holds whatever the placement, with a small share of the time."""
+        self.doing("bounds")
         limit = self.budget.seconds
-        bound = best_bound(self.problem, seconds=math.inf if limit is None else BOUND_SHARE * limit)
+        share = math.inf if limit is None or self.counts else BOUND_SHARE * limit
+        bound = best_bound(self.problem, seconds=share, within=self.remaining_seconds)
         self.raise_bound(bound.seconds, bound.name)
 
     @contextmanager
@@ -279,7 +336,15 @@ class Search:
             self.interrupted = True
 
     def solution(self) -> Solution:
-        """The incumbent with everything known about it; Infeasible if there is none."""
+        """The incumbent with everything known about it; Infeasible if there is none.
+
+        An interrupt at this very moment is heard, too, and loses nothing.
+        """
+        with self.interruptible():
+            return self._solution()
+        return self._solution()
+
+    def _solution(self) -> Solution:
         if self.best is None:
             raise self._infeasible()
         placement = Placement(self.problem, self.best, self.best_order, self.best_replicas)
@@ -297,7 +362,19 @@ class Search:
             elapsed_seconds=self.elapsed_seconds,
             interrupted=self.interrupted,
             notes=tuple(self.notes),
+            stopped_by=self.stopped_by,
         )
+
+    @property
+    def stopped_by(self) -> StoppedBy:
+        """What has ended the search, or would if it ended now."""
+        if self.interrupted:
+            return "interrupted"
+        if self.best_seconds <= self.bound_seconds:
+            return "proved"
+        if self.out_of_time or self._late:
+            return "time"
+        return "evaluations" if self.remaining_evaluations == 0 else "finished"
 
     def _note_improvement(self) -> None:
         step = Improvement(
@@ -316,7 +393,8 @@ class Search:
 
     def _infeasible(self) -> Infeasible:
         if self._least_bad is None:
-            return Infeasible(f"{self.solver} found no placement")
+            late = " within the time limit" if self.out_of_time else ""
+            return Infeasible(f"{self.solver} found no placement{late}")
         trace = simulate(self.problem, Placement(self.problem, self._least_bad[1]))
         short = {
             problem.device: problem.bytes_over for problem in trace.problems if isinstance(problem, Shortfall)
@@ -327,6 +405,12 @@ class Search:
             short_bytes=short,
             placement=self._least_bad[1],
         )
+
+
+def reraise(raised: object) -> None:
+    """Raise what a signal handler raised while the core was searching, now that what it found is safe."""
+    if isinstance(raised, BaseException):
+        raise raised
 
 
 REGISTRY: dict[str, str] = {

@@ -74,12 +74,13 @@ class Single:
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Score each device that comes into question."""
         search = started(self, problem, budget, seed)
-        settlements = [settled(problem, np.full(len(problem.graph), d)) for d in self._candidates(problem)]
-        search.offer_many(np.stack([devices for devices, _ in settlements]))
-        for devices, notes in settlements:
-            if search.best is not None and np.array_equal(devices, search.best):
-                search.notes += notes
-                break
+        with search.interruptible():
+            settlements = [settled(problem, np.full(len(problem.graph), d)) for d in self._candidates(problem)]
+            search.offer_many(np.stack([devices for devices, _ in settlements]))
+            for devices, notes in settlements:
+                if search.best is not None and np.array_equal(devices, search.best):
+                    search.notes += notes
+                    break
         try:
             return search.solution()
         except Infeasible as error:

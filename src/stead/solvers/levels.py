@@ -38,15 +38,16 @@ def descend(search: Search, *, share: float, effort: int, part: int = 0) -> list
     clusters counts as the share of operators that it decodes. `part` changes what is drawn.
     """
     problem, budget = search.problem, search.rest_of_budget(share)
-    if budget.seconds is not None and budget.seconds < CLUSTERING_SECONDS * len(problem.graph):
+    if share * search.spare_seconds < CLUSTERING_SECONDS * len(problem.graph):
         return []
     most = effort if budget.evaluations is None else min(effort, budget.evaluations)
     end = math.inf if budget.seconds is None else search.elapsed_seconds + budget.seconds
-    ladder = list(_ladder(problem))
+    ladder = list(_ladder(search))
     carried: list[Schedule] = []
     for left in range(len(ladder), 0, -1):
         grouping, coarse = ladder[left - 1]
-        seconds, scale = (end - search.elapsed_seconds) / left, len(coarse.graph) / len(problem.graph)
+        parts = 1 if search.counts else left
+        seconds, scale = (end - search.elapsed_seconds) / parts, len(coarse.graph) / len(problem.graph)
         evaluations = int(most / len(ladder) / scale)
         if not search.done and seconds > 0 and evaluations > 0:
             limit = Budget(
@@ -61,11 +62,12 @@ def descend(search: Search, *, share: float, effort: int, part: int = 0) -> list
     return carried
 
 
-def _ladder(problem: Problem) -> Iterator[tuple[Grouping, Problem]]:
+def _ladder(search: Search) -> Iterator[tuple[Grouping, Problem]]:
     """Groupings and the problems of placing groups, each of the problem before."""
+    problem = search.problem
     for _ in range(LEVELS):
         count = len(problem.graph) // 2
-        if count < FEWEST:
+        if count < FEWEST or search.out_of_time:
             return
         grouping = cluster_problem(problem, count)
         grouping = grouping if grouping.is_acyclic else grouping.fused()

@@ -81,12 +81,13 @@ class _Partition(ABC):
         if (reason := _not_loadable(self.package)) is not None:
             raise BadInput(f"solver {self.name}: {reason}")
         search = started(self, problem, budget, seed)
-        units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh)
-        wanted = self._wanted(problem, units, seed)
-        devices, search.notes = settled(problem, wanted[problem.units])
-        search.offer(devices)
-        if self.repair and search.best is None:
-            _repair(search, units, devices)
+        with search.interruptible():
+            units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh)
+            wanted = self._wanted(problem, units, seed)
+            devices, search.notes = settled(problem, wanted[problem.units])
+            search.offer(devices)
+            if self.repair and search.best is None:
+                _repair(search, units, devices)
         return search.solution()
 
     def _wanted(self, problem: Problem, units: _UnitGraph, seed: int) -> NDArray[np.int64]:  # [unit]
@@ -127,15 +128,16 @@ class Metis(_Partition):
         search = started(self, problem, budget, seed)
         rank = _native.topological_order(problem.native, kind="rank")
         schedule = None
-        for unit_of in groupings(problem):
-            if schedule is not None and search.done:
-                break
-            units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh, unit_of)
-            devices, _ = settled(problem, self._wanted(problem, units, seed)[unit_of])
-            schedule = Schedule(devices, rank, f"{self.name} {self.slices} slices")
-            offer_schedule(search, schedule)
-        if self.repair and search.best is None and schedule is not None:
-            offer_fitting(search, schedule, tied_units(problem))
+        with search.interruptible():
+            for unit_of in groupings(problem):
+                if schedule is not None and search.done:
+                    break
+                units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh, unit_of)
+                devices, _ = settled(problem, self._wanted(problem, units, seed)[unit_of])
+                schedule = Schedule(devices, rank, f"{self.name} {self.slices} slices")
+                offer_schedule(search, schedule)
+            if self.repair and search.best is None and schedule is not None:
+                offer_fitting(search, schedule, tied_units(problem))
         return search.solution()
 
     def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:

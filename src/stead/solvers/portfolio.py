@@ -9,8 +9,8 @@ placements only is not taken for one over all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from stead.errors import BadInput
@@ -93,12 +93,19 @@ class Auto:
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Return the best placement any member finds, with the best bound."""
+        return self.solve_from({}, problem, budget, seed)
+
+    def solve_from(
+        self, known: Mapping[str, Solution], problem: Problem, budget: Budget, seed: int = 0
+    ) -> Solution:
+        """The same with what rules found before, by name: they are not asked again."""
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
+            found = _taken(search, known, _rules(problem))
             search.relax()
-            found = _tried(search, [*self._start(), *_rules(problem)])
+            found += _tried(search, [*self._start(), *(step for step in _rules(problem) if step.name not in known)])
             coarse: list[Schedule] = []
-            if _searches_orders(problem) and search.remaining_seconds < HURRY * len(problem.graph):
+            if _searches_orders(problem) and search.spare_seconds < HURRY * len(problem.graph):
                 coarse = descend(search, share=COARSE_SHARE, effort=self.effort // 2)
             with limited_share(search, CONSTRUCTION_SHARE):
                 found += _tried(search, _constructions(problem))
@@ -133,11 +140,13 @@ class Auto:
         elif _searches_orders(search.problem) and search.best is not None:
             self._search_orders(search, found, coarse)
         if not search.done and len(search.problem.graph) <= LARGE:
+            search.doing("climbing")
             climb(search, patience=self.patience)
 
     def _balance(self, search: Search) -> None:
         """Anneal; after the first round try proofs, and where it gains nothing divide anew what busy devices hold."""
         for part in _rounds(search):
+            search.doing(f"annealing, round {part + 1}")
             began, before = search.elapsed_seconds, search.best_seconds
             with limited_share(search, 1.0 if part else FIRST_SHARE):
                 Anneal(moves=_moves(search, self.moves << part)).improve(search, part=part)
@@ -145,7 +154,9 @@ class Auto:
             if part == 0:
                 _tried(search, _proofs(search.problem))
             if stalled and search.budget.seconds is not None and _program_size(search) <= PROGRAM_SIZE:
-                with limited(search, seconds=max(LEAST_REDIVIDING, search.elapsed_seconds - began)):
+                spent = 0.0 if search.counts else search.elapsed_seconds - began
+                with limited(search, seconds=max(LEAST_REDIVIDING, spent)):
+                    search.doing("dividing anew")
                     redivide(search)
 
     def _search_orders(self, search: Search, found: list[Solution], coarse: list[Schedule]) -> None:
@@ -155,6 +166,7 @@ class Auto:
         starts = [schedule_of(placement, "auto") for placement in placements]
         best: list[Schedule] = []
         for part in _rounds(search):
+            search.doing(f"search, round {part + 1}")
             effort, pool, before = self.effort << part, best, search.best_seconds
             with limited(search, seconds=_round_seconds(search, effort)):
                 if part % 2 == 0:
@@ -172,11 +184,22 @@ def _tried(search: Search, steps: list[Step]) -> list[Solution]:
     for step in steps:
         if search.done:
             break
-        if search.remaining_seconds < step.least_seconds:
+        if search.spare_seconds < step.least_seconds:
             continue
+        search.doing(step.name)
         solution = search.try_solver(step.solver(), share=step.share)
         found += [solution] if solution is not None else []
     return found
+
+
+def _taken(search: Search, known: Mapping[str, Solution], rules: list[Step]) -> list[Solution]:
+    """What known rules found; those that would be tried anyway cost the evaluations that they would have cost."""
+    own = [known[step.name] for step in rules if step.name in known]
+    for solution in own:
+        search.adopt(solution)
+    for solution in known.values():
+        search.adopt(replace(solution, evaluations=0))
+    return own
 
 
 def _in_turn(one: list[Schedule], other: list[Schedule]) -> list[Schedule]:
@@ -187,16 +210,16 @@ def _in_turn(one: list[Schedule], other: list[Schedule]) -> list[Schedule]:
 
 def _most_starts(search: Search, effort: int) -> int:
     """As many as the time that is left suffices for."""
-    evaluations = min(effort, search.remaining_seconds * WORK_PER_SECOND / len(search.problem.graph))
+    evaluations = min(effort, search.spare_seconds * WORK_PER_SECOND / len(search.problem.graph))
     return min(POOL, max(2, int(evaluations / LEAST_EFFORT)))
 
 
 def _round_seconds(search: Search, effort: int) -> float:
     """How long a round may take: to the end if the next one, of twice the effort, could not end before."""
-    if search.budget.seconds is None:
+    if search.spare_seconds == math.inf:
         return math.inf
     seconds = effort * len(search.problem.graph) / WORK_PER_SECOND
-    return math.inf if search.remaining_seconds < 3 * seconds else 2 * seconds
+    return math.inf if search.spare_seconds < 3 * seconds else 2 * seconds
 
 
 def _rounds(search: Search) -> Iterator[int]:
@@ -271,7 +294,7 @@ def _searches_orders(problem: Problem) -> bool:
 
 def _moves(search: Search, moves: int) -> int:
     """So many moves, or as many as there is time for if a round of twice as many would not end."""
-    most = search.remaining_seconds * MOVES_PER_SECOND
+    most = search.spare_seconds * MOVES_PER_SECOND
     return int(most) if most < 3 * moves else moves
 
 
@@ -283,5 +306,6 @@ def _prove_by_program(search: Search) -> None:
     """Try to prove the incumbent of a tiny problem, or of a small one if there is a clock to stop the attempt."""
     small = _program_size(search) <= (TINY_PROGRAM if search.budget.seconds is None else PROGRAM_SIZE)
     if small and not search.done and search.gap > CLOSE:
+        search.doing("integer program")
         with limited(search, seconds=PROGRAM_SECONDS):
             ThroughputMip(contiguity="any").improve(search)

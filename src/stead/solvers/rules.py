@@ -34,10 +34,11 @@ class Rule(Solver, Protocol):
 def solve_by_rule(rule: Rule, problem: Problem, budget: Budget, seed: int) -> Solution:
     """The placement of a rule; what may not be where the rule wants it goes to the fastest device allowed."""
     search = started(rule, problem, budget, seed)
-    wish = rule.wish(problem)
-    devices, moved = settled(problem, wish.devices)
-    search.notes += [*wish.notes, *moved]
-    search.offer(devices)
+    with search.interruptible():
+        wish = rule.wish(problem)
+        devices, moved = settled(problem, wish.devices)
+        search.notes += [*wish.notes, *moved]
+        search.offer(devices)
     return search.solution()
 
 

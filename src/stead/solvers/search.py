@@ -13,7 +13,7 @@ from stead import _native
 from stead.errors import BadInput, Infeasible
 from stead.problem import Latency, Placement, Placeto, Problem, ProgramOrder
 from stead.sim import simulate, simulate_many
-from stead.solvers.base import Budget, Search, Solution, solver, solver_names
+from stead.solvers.base import Budget, Search, Solution, reraise, solver, solver_names
 from stead.solvers.rules import started
 from stead.solvers.schedules import Schedule, offer_schedule, takes_orders
 
@@ -108,7 +108,7 @@ class LocalSearch:
             if evaluations < 1 or seconds <= 0:
                 break
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
-            found, work = self._run(search, pool, room, evaluations, seconds, drawn)
+            found, work, raised = self._run(search, pool, room, evaluations, seconds, drawn)
             search.evaluations += min(
                 evaluations, work // len(search.problem.graph)
             )  # the last move may exceed it
@@ -117,6 +117,7 @@ class LocalSearch:
                 room = room.tighter(search.problem, found[0])
             pool = [schedule for schedule, fit in zip(found, fits, strict=True) if fit] or pool
             turn += 1
+            reraise(raised)
         return pool
 
     def _slice(self, search: Search, most: int, *, last: bool) -> tuple[int, float]:
@@ -128,20 +129,20 @@ class LocalSearch:
         left = limit - 3 * POOL if limit > 6 * POOL else limit // 2
         small = last or (whole and left * count <= LEAST_SECONDS * WORK_PER_SECOND)
         evaluations = left if small else math.ceil(SLICE * left)
-        seconds = math.inf
-        if search.budget.seconds is not None:
-            rest = 0.97 * search.remaining_seconds
+        seconds = search.remaining_seconds
+        if math.isfinite(search.spare_seconds):
+            rest = 0.97 * seconds
             seconds = rest if rest <= (LEAST_SECONDS if whole else 0.1) else SLICE * rest
         return evaluations, seconds
 
     def _run(
         self, search: Search, pool: list[Schedule], room: _Room, evaluations: int, seconds: float, drawn: int
-    ) -> tuple[list[Schedule], int]:
-        """(states, work) of one slice."""
+    ) -> tuple[list[Schedule], int, object]:
+        """(states, work, what a signal handler raised) of one slice."""
         problem = search.problem
         work = evaluations * len(problem.graph)
-        late = search.budget.evaluations is None and work > seconds * WORK_PER_SECOND
-        devices, orders, _, _, done, _ = _native.search(
+        late = not search.counts and work > seconds * WORK_PER_SECOND
+        devices, orders, _, _, done, _, raised = _native.search(
             problem.native,
             problem.units,
             np.stack([schedule.devices for schedule in pool]),
@@ -157,7 +158,7 @@ class LocalSearch:
             room_bytes=room.room_bytes,
         )
         found = [Schedule(row, order, "search") for row, order in zip(devices, orders, strict=True)]
-        return found, int(done)
+        return found, int(done), raised
 
 
 @dataclass(frozen=True, slots=True, eq=False)

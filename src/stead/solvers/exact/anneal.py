@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Problem
 from stead.sim import simulate_many
-from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.base import Budget, Search, Solution, reraise
 from stead.solvers.exact.reduction import not_balanced, steady_load
 from stead.solvers.rules import started
 from stead.solvers.split import Split
@@ -73,7 +73,7 @@ class Anneal:
         room = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
         first = search.current
         for number, moves in enumerate(self._rounds(search)):
-            devices, _, done, _ = _native.balance(
+            devices, _, done, _, raised = _native.balance(
                 problem.native,
                 problem.units,
                 load=steady_load(problem),
@@ -88,6 +88,7 @@ class Anneal:
             search.evaluations += math.ceil(done / self.moves_per_evaluation)
             room -= _offer(search, devices[problem.units])
             np.maximum(room, 0, out=room)
+            reraise(raised)
 
     def _rounds(self, search: Search) -> Iterator[int]:
         """Numbers of moves that double from round to round and end with the budget."""
@@ -97,9 +98,9 @@ class Anneal:
             left = search.remaining_evaluations
             if left is not None:  # the last evaluation is for what is found
                 total = min(total, tried + (left - 1 - doublings) * self.moves_per_evaluation)
-            if search.budget.seconds is not None and tried:
+            if math.isfinite(search.spare_seconds) and tried:
                 rate = tried / max(search.elapsed_seconds - since, 1e-3)
-                total = min(total, tried + int(rate * search.remaining_seconds))
+                total = min(total, tried + int(rate * search.spare_seconds))
             moves = (total >> doublings) - tried
             if search.done or moves < 1:
                 continue

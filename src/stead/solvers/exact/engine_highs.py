@@ -13,6 +13,7 @@ from stead.solvers.exact.programs import Incumbent, Outcome, Program, Proved, Re
 
 MARGIN = 1e-6  # share of a bound taken off before it is rounded up to whole units
 LEAST_MARGIN = 1e-9  # at least this share of the objective's upper bound
+ENTRIES_PER_SECOND = 2_000_000  # of the matrix, one look at each per node of the search, for a limit in work
 LARGEST = 1e4  # greatest coefficient after scaling; tolerances of HiGHS are absolute
 
 
@@ -31,7 +32,8 @@ class HiGHS:
         self._stopped = False
         self._highs = highs = highspy.Highs()
         highs.silent()
-        highs.passModel(_rendered(program, self._scales, self._unit))
+        model = _rendered(program, self._scales, self._unit)
+        highs.passModel(model)
         for option, value in {
             "threads": settings.workers,
             "parallel": "off" if settings.workers == 1 else "on",
@@ -43,6 +45,9 @@ class HiGHS:
             highs.setOptionValue(option, value)
         if seconds is not None:
             highs.setOptionValue("time_limit", seconds)
+        if settings.effort is not None:  # it knows no limit of work but nodes, and those of large programs take longer
+            nodes = settings.effort * ENTRIES_PER_SECOND / max(1, len(model.a_matrix_.value_))
+            highs.setOptionValue("mip_max_nodes", max(1, min(2**31 - 1, int(nodes))))
         if program.hint:
             indices = np.fromiter(program.hint, dtype=np.int32)
             values = np.array([value / self._scales[v] for v, value in program.hint.items()])

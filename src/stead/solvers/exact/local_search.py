@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Problem
-from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.base import Budget, Search, Solution, reraise
 from stead.solvers.exact.reduction import not_balanced, steady_load
 from stead.solvers.rules import accelerators, hosts, started
 
@@ -56,7 +56,7 @@ class LocalSearch:
         left = search.remaining_evaluations
         starts = self.starts if left is None else min(self.starts, left)
         moves = NO_LIMIT if left is None else (left - starts) * self.moves_per_evaluation
-        rows, ticks, done = _native.descend(
+        rows, ticks, done, raised = _native.descend(
             problem.native,
             problem.units,
             load=steady_load(problem),
@@ -69,6 +69,7 @@ class LocalSearch:
         )
         search.evaluations += int(done.sum()) // self.moves_per_evaluation
         scored = search.offer_many(rows[:, problem.units])
+        reraise(raised)
         misfits = int(np.isinf(scored).sum())
         if misfits:
             search.notes.append(

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Literal, Protocol
 
@@ -33,7 +32,8 @@ MOST_UNITS = 2**53  # totals above it are neither exact in a double nor safe in 
 FINEST_STEP = 1e-7  # of the upper bound, where ticks must be rounded
 AT_MOST = 1 + 1e-9  # times a known value: greater bounds are not believed
 POLL_SECONDS = 0.05
-STOP_SECONDS = 3.0  # an engine that was told to stop and has not after this time is left to end by itself
+STOP_SECONDS = 0.5  # an engine that was told to stop and has not after this time is left to end by itself
+COUNTED_EFFORT = 120.0  # of an engine where the budget counts evaluations and nothing else limits its work
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Settings:
     engine: Engine = "cp-sat"
     seed: int = 0
     workers: int = 1
-    effort: float | None = None  # limit in the deterministic seconds of CP-SAT; None is no limit
+    effort: float | None = None  # limit in seconds of work that the engine counts itself; None is no limit
 
 
 def run(
@@ -243,10 +243,13 @@ def run(
     then tried beside the policy's own. `bound_seconds` turns a bound in units into seconds; None if
     the program leaves out placements that the bound of the search must hold for. An engine that calls a program
     infeasible or proves a bound above a known value is not believed: the caller passes only programs that contain
-    the incumbent it knows, if it knows one.
+    the incumbent it knows, if it knows one. Where evaluations are counted, the engine counts its work, too, so that
+    what it finds does not depend on the speed of the machine.
     """
-    seconds = search.budget.seconds
-    left = None if seconds is None else max(0.0, seconds - search.elapsed_seconds)
+    if search.counts:
+        given = COUNTED_EFFORT if settings.effort is None else settings.effort
+        settings = replace(settings, effort=min(given, search.effort))
+    left = None if search.budget.seconds is None else search.remaining_seconds
     backend = make_backend(program, settings, left)
     listener = _Listener(search, place, bound_seconds, bound_name, order)
     outcome = _listen(backend, search, listener)
@@ -330,6 +333,8 @@ def _listen(backend: Backend, search: Search, listener: _Listener) -> Outcome:
     _hear_all(messages, search, listener)
     if failures:
         raise failures[0]
+    if search.counts and search.remaining_evaluations == 0:
+        return Outcome("stopped", 0)  # how far the engine came since is a matter of speed
     return results[0] if results else Outcome("stopped", 0)
 
 
@@ -348,7 +353,8 @@ def _hear_all(
 
 def _stopped(backend: Backend, thread: threading.Thread) -> None:
     """Tell the engine to stop until it has; HiGHS does not listen while it solves a relaxation."""
-    until = time.monotonic() + STOP_SECONDS
-    while thread.is_alive() and time.monotonic() < until:
+    for _ in range(math.ceil(STOP_SECONDS / POLL_SECONDS)):
+        if not thread.is_alive():
+            return
         backend.stop()
         thread.join(POLL_SECONDS)

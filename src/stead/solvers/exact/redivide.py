@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from stead.costs import Costs
 from stead.problem import Placement, Problem
 from stead.sim import simulate
-from stead.solvers.base import Budget, Search
+from stead.solvers.base import Search
+from stead.solvers.exact.limits import limited
 from stead.solvers.exact.throughput_mip import ThroughputMip
 
 STEP_SECONDS = 1.0  # for the division of two devices; three times that for three
@@ -41,14 +42,16 @@ def _choices(search: Search, size: int) -> list[tuple[int, ...]]:
 def _improved(search: Search, chosen: tuple[int, ...]) -> bool:
     """Whether the best division of what some devices hold is better than the incumbent, which it then is."""
     before, devices = search.best_seconds, search.best
-    if search.done or devices is None or search.remaining_seconds < STEP_SECONDS:
+    seconds = STEP_SECONDS * 3 ** (len(chosen) - 2)
+    if search.done or devices is None or min(search.effort, search.spare_seconds) < STEP_SECONDS:
         return False
-    limit = min(search.remaining_seconds, STEP_SECONDS * 3 ** (len(chosen) - 2))
     inner = Search(
-        _restricted(search.problem, devices, chosen), Budget(limit), solver="redivide", seed=search.seed
+        _restricted(search.problem, devices, chosen), search.rest_of_budget(), solver="redivide", seed=search.seed
     )
-    inner.offer(devices)
-    ThroughputMip(contiguity="any", engine="highs").improve(inner)
+    with limited(inner, seconds=min(seconds, search.effort)):
+        inner.offer(devices)
+        ThroughputMip(contiguity="any", engine="highs").improve(inner)
+    search.effort -= min(seconds, search.effort)
     search.evaluations += inner.evaluations
     if inner.best is not None and inner.best_seconds < before:
         search.offer(inner.best, found_by="redivide")
