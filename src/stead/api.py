@@ -27,6 +27,7 @@ BASELINES = (
 )  # fmt: skip
 TIME_LIMIT_SECONDS = 60.0
 RULE_SHARE = 0.5  # of a time limit, for baselines
+DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
 LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
 LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
 
@@ -226,6 +227,8 @@ class _Attempt:
         left = self._budget.seconds - self._spent
         if self._budget.evaluations is None:
             left = max(left, RULE_SHARE * self._budget.seconds)
+            if self.rules and not self._known:
+                left *= DOUBTFUL_SHARE
         return replace(self._budget, seconds=max(0.0, left))
 
     def _bounded(self, solution: Solution) -> Solution:

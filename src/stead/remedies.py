@@ -45,11 +45,11 @@ def remedies(
     try:
         found.extend(_fewer_constraints(loaded, objective, constraints, end))
         problem = loaded.problem(objective, constraints)
-        found.extend(_another_device(loaded, objective, constraints, end))
         found.extend(_more_memory(problem, end))
+        found.extend(_another_device(loaded, objective, constraints, end))
     except (Infeasible, KeyboardInterrupt):
         pass  # what was found until then helps
-    return tuple(sorted(found, key=lambda one: one.text.startswith("allow")))  # another device comes last
+    return tuple(found)
 
 
 def first_feasible(problem: Problem, *, end: float = math.inf) -> Solution | None:
@@ -69,14 +69,16 @@ def first_feasible(problem: Problem, *, end: float = math.inf) -> Solution | Non
 def _more_memory(problem: Problem, end: float) -> Iterator[Remedy]:
     """Least memory to add to each single device; what suffices, though maybe not the least, when time is up."""
     for d, device in enumerate(problem.cluster):
-        found = first_feasible(problem.with_memory(device.name, UNLIMITED_BYTES), end=end)
+        now = clock.now()
+        end_here = now + (end - now) / (len(problem.cluster) + 1 - d)  # the others and the CPU have their turn, too
+        found = first_feasible(problem.with_memory(device.name, UNLIMITED_BYTES), end=end_here)
         if found is None:
             continue
         low = device.usable_bytes  # known not to suffice
         high = int(simulate(problem.with_memory(device.name, UNLIMITED_BYTES), found.placement).peak_bytes[d])
-        while high - low > max(1, int(CLOSE * (high - device.usable_bytes))) and clock.now() < end:
+        while high - low > max(1, int(CLOSE * (high - device.usable_bytes))) and clock.now() < end_here:
             middle = (low + high) // 2
-            better = first_feasible(problem.with_memory(device.name, middle), end=end)
+            better = first_feasible(problem.with_memory(device.name, middle), end=end_here)
             if better is None:
                 low = middle
             else:

@@ -26,6 +26,7 @@ from stead.solvers.exhaustive import placement_count
 from stead.solvers.levels import descend
 from stead.solvers.schedules import Schedule
 from stead.solvers.search import WORK_PER_SECOND, LocalSearch, schedule_of
+from stead.solvers.stages import shift_stages
 from stead.solvers.transfers import order_transfers
 
 HURRY = 2e-4  # seconds per operator below which coarser graphs come before constructions
@@ -139,6 +140,9 @@ class Auto:
             _prove_by_program(search)
         elif _searches_orders(search.problem) and search.best is not None:
             self._search_orders(search, found, coarse)
+        elif isinstance(objective, Throughput):
+            search.doing("shifting stages")
+            shift_stages(search)
         if not search.done and len(search.problem.graph) <= LARGE:
             search.doing("climbing")
             climb(search, patience=self.patience)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.schedules import mirrored_groupings
 
 Used = tuple[int, ...]  # how many devices of each class are taken
 
@@ -46,23 +47,31 @@ class Split:
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
             search.relax()
-            for order in _orders(problem):
+            for unit_of, order in _orders(problem):
                 if search.done:
                     break
-                for devices in _splits(problem, order, self.cuts, self.states):
+                for devices in _splits(problem, unit_of, order, self.cuts, self.states):
                     search.offer(devices)
         return search.solution()
 
 
-def _orders(problem: Problem) -> Iterator[NDArray[np.int64]]:
-    """Units by first operator, then by last operator where that is another order."""
+def _orders(problem: Problem) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    """(units, order): by first operator, then by last operator where that is another order.
+
+    For pipelines of micro-batches in training units go together with their backward operators: stages that do not
+    would wait for each other.
+    """
+    objective = problem.objective
+    if isinstance(objective, Throughput) and objective.microbatches is not None and problem.graph.is_training:
+        for unit_of in mirrored_groupings(problem):
+            yield unit_of, np.arange(int(unit_of.max(initial=-1)) + 1)
     first = np.arange(problem.unit_count)
-    yield first
+    yield problem.units, first
     last = np.zeros(problem.unit_count, dtype=np.int64)
     np.maximum.at(last, problem.units, np.arange(len(problem.graph)))
     by_last = np.argsort(last, kind="stable")
     if not np.array_equal(by_last, first):
-        yield by_last
+        yield problem.units, by_last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,10 +97,12 @@ class _Pieces:
         return np.where(fits & runs & rising, piece, np.inf)
 
 
-def _pieces(problem: Problem, order: NDArray[np.int64], cuts: int) -> _Pieces:
+def _pieces(
+    problem: Problem, unit_of: NDArray[np.int32], order: NDArray[np.int64], cuts: int
+) -> _Pieces:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    where = rank[problem.units]  # [operator]; place of its unit in the order
+    where = rank[unit_of]  # [operator]; place of its unit in the order
     count = len(order)
     seconds = np.zeros((count, len(problem.cluster)))
     np.add.at(seconds, where, np.where(problem.allowed, problem.costs.seconds, 0.0))
@@ -135,8 +146,9 @@ def _crossing_seconds(problem: Problem, where: NDArray[np.int64], count: int) ->
     latency, rate = routes.latency_seconds[others].min(), routes.bytes_per_second[others].max()
     given = problem.costs.tensor_seconds
     seconds = latency + (graph.tensor_bytes / rate if given is None else given)
-    begin = where[graph.tensor_producer[read]]
-    end = np.maximum.reduceat(where[graph.readers], graph.reader_first[:-1][read])
+    made = where[graph.tensor_producer[read]]  # after its readers where backward operators go with forward ones
+    begin = np.minimum(made, np.minimum.reduceat(where[graph.readers], graph.reader_first[:-1][read]))
+    end = np.maximum(made, np.maximum.reduceat(where[graph.readers], graph.reader_first[:-1][read]))
     change = np.zeros(count + 2)
     later = end > begin
     np.add.at(change, begin[later] + 1, seconds[read][later])
@@ -166,13 +178,13 @@ def _classes(problem: Problem) -> list[list[int]]:
 
 
 def _splits(
-    problem: Problem, order: NDArray[np.int64], cuts: int, states: int
+    problem: Problem, unit_of: NDArray[np.int32], order: NDArray[np.int64], cuts: int, states: int
 ) -> Iterator[NDArray[np.uint8]]:
     """The best split over any number of devices, then the best for each smaller set that was considered last."""
     if not len(order):
         yield np.zeros(0, dtype=np.uint8)
         return
-    pieces = _pieces(problem, order, cuts)
+    pieces = _pieces(problem, unit_of, order, cuts)
     classes = _classes(problem)
     if math.prod(len(group) + 1 for group in classes) > states:
         by_speed = sorted(range(len(problem.cluster)), key=lambda d: float(pieces.work[d, -1]))
@@ -188,7 +200,7 @@ def _splits(
         device = classes[kind][taken[kind]]
         taken[kind] += 1
         unit_devices[order[pieces.positions[begin] : pieces.positions[end]]] = device
-    yield unit_devices[problem.units]
+    yield unit_devices[unit_of]
 
 
 def _combined(
