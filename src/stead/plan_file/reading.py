@@ -63,7 +63,7 @@ from stead.solvers import Improvement, Solution
 
 Check = Callable[[Any], Any]
 _REMEDY = "make the plan again with `stead place`"
-_OPTIONAL = {1: ("scope", "order", "replicas", "stopped_by"), 2: ("stopped_by",)}  # by version
+_OPTIONAL = {1: ("scope", "order", "replicas", "stopped_by"), 2: ()}  # by version
 
 
 @dataclass(frozen=True, slots=True)
