@@ -209,13 +209,17 @@ def _listed(waits: dict[int, set[int]], sequences: Sequence[Sequence[int]]) -> l
 def _within(problem: Problem, scope: str) -> Callable[[list[int]], bool] | None:
     """Whether a placement is one of those that a scope names; at most those, where the name leaves it open."""
     graph = problem.graph
-    forward, late = graph.phases == 0, graph.phases != 0
+    late = graph.phases != 0
     edges = graph.edges.tolist()
     if scope == "contiguous stages":
         return lambda on: _stages_in_turn(problem, on, edges, late)
-    if scope == "each device contiguous":
-        passes = [_reach(len(graph), edges, phase) for phase in (forward, late)]
-        return lambda on: all(_never_comes_back(reach, on) for reach in passes)
+    if scope == "each device contiguous, colocated operators as one":
+        units = problem.units.tolist()
+        between = [
+            (units[b], units[a]) if late[a] else (units[a], units[b]) for a, b in edges if late[a] == late[b]
+        ]
+        reach, firsts = _reach(problem.unit_count, between), problem.unit_firsts.tolist()
+        return lambda on: _never_comes_back(reach, [on[v] for v in firsts])
     if scope == "one call per accelerator":
         return lambda on: _calls(problem, on) <= 1
     if scope.startswith("at most ") and scope.endswith(
@@ -248,10 +252,11 @@ def _stages_in_turn(problem: Problem, on: list[int], edges: list[list[int]], lat
     return True
 
 
-def _reach(count: int, edges: list[list[int]], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _reach(count: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Which units a path leads to from each."""
     reach = np.zeros((count, count), dtype=bool)
     for a, b in edges:
-        reach[a, b] = among[a] and among[b]
+        reach[a, b] = True
     for middle in range(count):
         reach |= np.outer(reach[:, middle], reach[middle])
     return reach

@@ -42,7 +42,11 @@ Merge = Literal["lossless", "published", "always", "off"]
 FORWARD = PHASES.index("forward")
 UPDATE = PHASES.index("update")
 CONTIGUOUS = "contiguous stages"  # the scope of bounds over acyclic stages
-SCOPES: dict[Notion, str] = {"stages": CONTIGUOUS, "device": "each device contiguous", "any": ""}
+SCOPES: dict[Notion, str] = {
+    "stages": CONTIGUOUS,
+    "device": "each device contiguous, colocated operators as one",
+    "any": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
