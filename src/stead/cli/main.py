@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import typer
@@ -28,6 +30,23 @@ from stead.cli import (
 ClickException: Any = typer.BadParameter.__mro__[2]
 OK, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 
+class _Interrupted(Exception):
+    """Ctrl-C in a form that typer does not swallow: of the other it makes an exit code without a word."""
+
+
+def _audible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same command, whose interrupt arrives here."""
+
+    @wraps(function)
+    def command(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+    return command
+
+
 app = typer.Typer(
     name="stead",
     help="Find the best assignment of a neural network's operators to devices.",
@@ -51,7 +70,7 @@ for name, function, expert in (
     ("bench", bench.bench, True),
     ("train", train.train, True),
 ):
-    app.command(name, hidden=expert)(function)
+    app.command(name, hidden=expert)(_audible(function))
 
 
 def _version(wanted: bool) -> None:
@@ -89,7 +108,7 @@ def exit_code(arguments: list[str] | None = None) -> int:
     except ClickException as error:
         error.show()
         return BAD_INPUT
-    except (KeyboardInterrupt, typer.Abort):
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):
         makes_plans = "place" in (sys.argv[1:] if arguments is None else arguments)[:1]
         _complain("interrupted before there was a plan" if makes_plans else "interrupted")
         return INTERRUPTED
