@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -100,14 +99,13 @@ def test_sigterm_is_heard_like_ctrl_c_and_only_for_a_while() -> None:
 
 def test_what_takes_too_long_is_told() -> None:
     with pytest.raises(BadInput, match="too long"), within(0.01, BadInput("too long")):
-        while True:
-            pass
+        sum(iter(int, 1))  # zeros without end
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
+    return tmp_path
 
 
 def test_an_interrupt_of_the_report_leaves_the_plan(
@@ -117,7 +115,8 @@ def test_an_interrupt_of_the_report_leaves_the_plan(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(place, "_print", stopped)
-    code = exit_code(["place", "zoo:transformer?operators=40", "-d", "3090,3060", "-g", "latency", "--evaluations", "50"])
+    model = "zoo:transformer?operators=40"
+    code = exit_code(["place", model, "-d", "3090,3060", "-g", "latency", "--evaluations", "50"])
     assert code == 0
     assert capsys.readouterr().err == "stead: interrupted; the best plan so far is in plan.json\n"
     assert (here / "plan.json").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from stead.loading import load
@@ -16,7 +18,7 @@ from stead.workloads import synthetic
 def long_chain() -> Problem:
     """Eight operators of 10 s in a row on two equal devices; a tensor takes 2.5 s to cross."""
     names = [f"v{i}" for i in range(8)]
-    reads = {name: [before] for before, name in zip(names, names[1:], strict=False)}
+    reads = {name: [before] for before, name in pairwise(names)}
     return tiny_problem(dict.fromkeys(names, 10.0), reads, objective=Throughput(microbatches=4))
 
 
