@@ -82,9 +82,11 @@ class Multilevel:
         for member in (Chunks(rounds=1), DfsSticky(), Heft(average="mean")):
             if not search.done:
                 search.try_solver(member)
+        if search.done:
+            return
         problem = search.problem
         unit_of = tied_units(problem) if self.tied else problem.units
-        for label in _levels(problem, unit_of):
+        for label in _levels(search, unit_of):
             moves = (int(label.max(initial=-1)) + 1) * (len(problem.cluster) - 1)
             if moves * len(problem.graph) > MOST_WORK:
                 continue
@@ -112,13 +114,14 @@ class Multilevel:
                 search.offer_many(np.stack(rows), order=search.best_order)
 
 
-def _levels(problem: Problem, unit_of: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:  # [operator]
+def _levels(search: Search, unit_of: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:  # [operator]
     """Units of weights, clusters of tied units from coarse to fine, then the units of the problem."""
+    problem = search.problem
     units = int(unit_of.max(initial=-1)) + 1
     for coarse in mirrored_groupings(problem)[1:]:
         yield coarse.astype(np.int64)
     count = COARSEST
-    while count < min(units, FINEST):
+    while count < min(units, FINEST) and not search.done:
         yield _joined(cluster_problem(problem, count).group, unit_of)
         count *= FINER
     yield unit_of.astype(np.int64)
