@@ -28,8 +28,10 @@ from stead.problem import (
     ProgramOrder,
     Throughput,
 )
+from stead.report import explain, summary
 from stead.sim import simulate
 from stead.solvers import Budget, Improvement, Solution
+from stead.solvers.base import StoppedBy
 from stead.testing import two_towers
 
 OLD = Path(__file__).parent / "data" / "plan-v1.json"
@@ -453,3 +455,12 @@ def test_a_plan_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
 def test_every_field_of_a_solution_is_kept() -> None:
     apart = {"placement", "objective_seconds", "bound_seconds", "trail", "elapsed_seconds"}
     assert set(Solution.__dataclass_fields__) == apart | set(plan_file.values.SOLUTION)
+
+
+@pytest.mark.parametrize(("stopped_by", "shown"), [("time", True), ("finished", False)])
+def test_a_plan_says_when_a_time_limit_ended_the_search(tmp_path: Path, stopped_by: StoppedBy, shown: bool) -> None:
+    made = place_problem(two_towers(), budget=Budget(evaluations=50))
+    plan = Plan(made.problem, replace(made.solution, stopped_by=stopped_by), made.baselines, made.provenance)
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json").solution.stopped_by == stopped_by
+    assert ("stopped by: time" in summary(explain(plan))) is shown

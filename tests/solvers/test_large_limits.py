@@ -29,7 +29,7 @@ LIMIT_SECONDS, GRACE_SECONDS = 4.0, 1.0
 
 @cache
 def problem(objective: str) -> Problem:
-    graph = synthetic("lstm-grid", operators=50_000, training=True)
+    graph = synthetic("lstm-grid", operators=50_000, training=objective != "offload")
     return load(graph, "3090,3060,cpu").problem(OBJECTIVES[objective])
 
 

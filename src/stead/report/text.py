@@ -49,8 +49,8 @@ def _head(report: Report) -> list[str]:
     )
     if report.interrupted:
         lines.append(line("", "interrupted: this is the best plan so far"))
-    elif report.stopped_by in ("time", "evaluations"):
-        lines.append(line("", f"stopped by: {report.stopped_by}"))
+    elif report.stopped_by == "time":
+        lines.append(line("", "stopped by: time"))
     lines.extend(line("problem", problem) for problem in report.problems)
     return lines
 
