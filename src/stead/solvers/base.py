@@ -205,6 +205,12 @@ class Search:
         self._late = True
         return True
 
+    def lacks_time(self, seconds: float) -> bool:
+        """Whether less time is left than something takes that cannot be stopped: then the time limit cuts it."""
+        lacks = self.remaining_seconds < seconds
+        self._late |= lacks
+        return lacks
+
     def doing(self, what: str) -> None:
         """Tell who watches what comes next."""
         if self.budget.on_step is not None:

@@ -17,6 +17,7 @@ from stead.solvers.exact.programs import TICKS_PER_SECOND, Settings, run
 from stead.solvers.exact.reduction import Merge, Notion, Reduced, reduce
 
 ATTEMPTS = 8  # programs with less and less room for weights
+BUILDING_SECONDS = 2e-5  # per variable, to write a program down
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +47,7 @@ def solve_with(reduced: Reduced, search: Search, settings: Settings, build: Buil
     """
     rooms = [kind.memory_bytes for kind in reduced.kinds]
     for attempt in range(ATTEMPTS):
-        if search.done:
+        if search.done or search.lacks_time(BUILDING_SECONDS * _size(reduced)):
             return
         model = build(reduced, _given(reduced, search, rooms))
         proves = attempt == 0 and reduced.lossless
@@ -69,6 +70,12 @@ def solve_with(reduced: Reduced, search: Search, settings: Settings, build: Buil
         ]
     if search.current is None and not search.done:
         search.offer(reduced.lift(fullest_fit(reduced)))
+
+
+def _size(reduced: Reduced) -> int:
+    """About how many variables a program has."""
+    things = reduced.count + 2 * len(reduced.tensor_source) + len(reduced.weight_bytes)
+    return things * len(reduced.problem.cluster)
 
 
 def _given(reduced: Reduced, search: Search, rooms: list[int]) -> Given:
