@@ -27,6 +27,8 @@ MAX_OPERATORS = 2**24
 MAX_BYTES = 2**62
 MAX_AMOUNT = sys.float_info.max  # of FLOPs or bytes moved by one operator
 KV_CACHE = "kv_cache"  # how names of weights end that are caches of keys and values
+BUFFER = ".buffer"  # that a model holds beside its parameters
+NOT_PARAMETERS = (KV_CACHE, BUFFER, ".gradients", ".moments")  # all that are none
 
 OperatorId = NewType("OperatorId", int)
 TensorId = NewType("TensorId", int)
@@ -200,6 +202,11 @@ class Graph:
     def is_kv_cache(self) -> NDArray[np.bool_]:  # [weight]
         """Which weights are caches of keys and values, told by how their names end."""
         return _frozen(np.array([name.endswith(KV_CACHE) for name in self.weight_names], dtype=bool))
+
+    @cached_property
+    def is_parameter(self) -> NDArray[np.bool_]:  # [weight]
+        """Which weights are parameters of a model, told by how their names end."""
+        return _frozen(np.array([not name.endswith(NOT_PARAMETERS) for name in self.weight_names], dtype=bool))
 
     @property
     def kv_cache_bytes(self) -> int:

@@ -103,6 +103,14 @@ def with_colocation(graph: Graph, colocation: ArrayLike, names: Sequence[str]) -
     return Graph(**{**parts, "colocation": group, "colocation_names": group_names})
 
 
+def with_amounts(graph: Graph, flops: ArrayLike, moved_bytes: ArrayLike) -> Graph:
+    """The same graph with other arithmetic and traffic, each operator one kernel."""
+    parts = {part: getattr(graph, part) for part in _PARTS}
+    work = _amounts("flops", flops, graph.operator_names)
+    traffic = _amounts("bytes moved", moved_bytes, graph.operator_names)
+    return Graph(**{**parts, "flops": work, "moved_bytes": traffic, "kernels": None})
+
+
 def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every pair of non-negative numbers once, sorted by the first, then by the second.
 

@@ -60,8 +60,9 @@ def _text(report: Checkup) -> str:
     lines = [
         line("graph", f"{report.name}: {report.operators} operators, {report.tensors} tensors, {report.edges} edges, "
                       f"longest path {report.depth}"),
-        line("size", f"{report.flops / 1e9:.4g} GFLOP, weights {format_bytes(report.weight_bytes)}, "
+        line("size", f"{report.flops / 1e9:.4g} GFLOP, "
                      f"tensors {format_bytes(report.tensor_bytes)}, traffic {format_bytes(int(report.moved_bytes))}"),
+        line("memory", _memory(report)),
         line("kinds", ", ".join(f"{kind} {count}" for kind, count in report.kinds)),
     ]  # fmt: skip
     if len(report.by_phase) > 1:
@@ -88,3 +89,18 @@ def _text(report: Checkup) -> str:
             line("greedy", f"first device that supports each operator: {report.greedy_changes} transfers")
         )
     return "\n".join(lines)
+
+
+def _memory(report: Checkup) -> str:
+    """What stays for the whole run, by what it is; parameters to the byte."""
+    from stead.cluster.units import format_bytes
+
+    parts = [f"parameters {format_bytes(report.parameter_bytes)} ({report.parameter_bytes} bytes)"]
+    for what, size in (
+        ("KV cache", report.kv_bytes),
+        ("gradients and moments", report.state_bytes),
+        ("buffers", report.buffer_bytes),
+    ):
+        if size:
+            parts.append(f"{what} {format_bytes(size)}")
+    return ", ".join(parts)

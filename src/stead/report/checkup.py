@@ -9,7 +9,7 @@ import numpy as np
 
 from stead.cluster import Cluster
 from stead.costs import Costs
-from stead.graph import PHASES, Graph
+from stead.graph import BUFFER, PHASES, Graph
 from stead.report.facts import transfer_count
 
 
@@ -35,7 +35,11 @@ class Checkup:
     depth: int  # operators on the longest path
     flops: float
     moved_bytes: float
-    weight_bytes: int
+    weight_bytes: int  # all that stays for the whole run: the following four together
+    parameter_bytes: int
+    kv_bytes: int  # of caches of keys and values
+    state_bytes: int  # of gradients and moments
+    buffer_bytes: int  # that a model holds beside its parameters
     tensor_bytes: int
     by_phase: tuple[tuple[str, int], ...]
     kinds: tuple[tuple[str, int], ...]  # most frequent first
@@ -65,7 +69,7 @@ def checkup(graph: Graph, cluster: Cluster | None = None, costs: Costs | None = 
         depth=_depth(graph),
         flops=float(graph.flops.sum()),
         moved_bytes=float(graph.moved_bytes.sum()),
-        weight_bytes=int(graph.weight_bytes.sum()),
+        **_weights(graph),
         tensor_bytes=int(graph.tensor_bytes.sum()),
         by_phase=tuple((PHASES[phase], count) for phase, count in sorted(phases.items())),
         kinds=tuple(Counter(kind or "(no kind)" for kind in graph.kinds).most_common(12)),
@@ -74,6 +78,21 @@ def checkup(graph: Graph, cluster: Cluster | None = None, costs: Costs | None = 
         supports=supports,
         greedy_changes=changes,
     )
+
+
+def _weights(graph: Graph) -> dict[str, int]:
+    """Bytes of weights by what they are."""
+    total, caches = int(graph.weight_bytes.sum()), graph.kv_cache_bytes
+    parameters = int(graph.weight_bytes[graph.is_parameter].sum())
+    is_buffer = np.array([name.endswith(BUFFER) for name in graph.weight_names], dtype=bool)
+    buffers = int(graph.weight_bytes[is_buffer].sum())
+    return {
+        "weight_bytes": total,
+        "parameter_bytes": parameters,
+        "kv_bytes": caches,
+        "state_bytes": total - parameters - caches - buffers,
+        "buffer_bytes": buffers,
+    }
 
 
 def _support(graph: Graph, cluster: Cluster, costs: Costs, d: int) -> Support:

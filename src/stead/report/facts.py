@@ -31,7 +31,8 @@ class DeviceFacts:
     model: str
     kind: str
     operators: int
-    weight_bytes: int
+    weight_bytes: int  # without caches of keys and values
+    kv_bytes: int  # of those
     peak_bytes: int
     limit_bytes: int
     compute_seconds: float
@@ -58,6 +59,7 @@ class RuleFacts:
     reason: str
     times_plan: float  # inf where there is no value
     weight_bytes: tuple[int, ...]  # [device]; empty where there is no placement
+    kv_bytes: tuple[int, ...]  # [device]; of caches of keys and values, which weight_bytes leave out
     changes: int
 
 
@@ -89,7 +91,8 @@ class Report:
     rules: tuple[RuleFacts, ...]
     operators: int
     tensors: int
-    weight_bytes: int
+    weight_bytes: int  # without caches of keys and values
+    kv_bytes: int  # of those
     flops: float
     tied: tuple[TiedFacts, ...] = ()  # weights that several devices share
 
@@ -126,7 +129,7 @@ def explain(plan: Plan) -> Report:
     """The facts of a plan: devices, transfers, bound, and every baseline beside it."""
     problem, solution, trace = plan.problem, plan.solution, plan.trace
     graph = problem.graph
-    weights = resident_weights(problem, plan.placement)
+    weights, caches = (resident_weights(problem, plan.placement, caches=own) for own in (False, True))
     devices = tuple(
         DeviceFacts(
             name=device.name,
@@ -134,6 +137,7 @@ def explain(plan: Plan) -> Report:
             kind=device.kind,
             operators=int((plan.placement.devices == d).sum()),
             weight_bytes=weights[d],
+            kv_bytes=caches[d],
             peak_bytes=int(trace.peak_bytes[d]),
             limit_bytes=device.usable_bytes,
             compute_seconds=float(trace.compute_seconds[d]),
@@ -149,6 +153,7 @@ def explain(plan: Plan) -> Report:
             reason=rule.reason,
             times_plan=_ratio(rule.objective_seconds, solution.objective_seconds),
             weight_bytes=() if rule.placement is None else resident_weights(problem, rule.placement),
+            kv_bytes=() if rule.placement is None else resident_weights(problem, rule.placement, caches=True),
             changes=0
             if rule.placement is None
             else transfer_count(graph, rule.placement.devices, len(devices)),
@@ -180,18 +185,22 @@ def explain(plan: Plan) -> Report:
         rules=rules,
         operators=len(graph),
         tensors=graph.tensor_count,
-        weight_bytes=int(graph.weight_bytes.sum()),
+        weight_bytes=int(graph.weight_bytes[~graph.is_kv_cache].sum()),
+        kv_bytes=graph.kv_cache_bytes,
         flops=float(graph.flops.sum()),
         tied=tied_facts(plan.placement, trace),
     )
 
 
-def resident_weights(problem: Problem, placement: Placement) -> tuple[int, ...]:  # [device]
-    """Bytes of weights on each device, tied weights once per device."""
+def resident_weights(
+    problem: Problem, placement: Placement, *, caches: bool = False
+) -> tuple[int, ...]:  # [device]
+    """Bytes of weights on each device, tied weights once per device; or of caches of keys and values."""
     graph, count = problem.graph, len(problem.cluster)
     users = np.diff(graph.weight_user_first)
     weight = np.repeat(np.arange(len(users)), users)
-    pairs = np.unique(weight * count + placement.devices[graph.weight_users])
+    wanted = (graph.is_kv_cache == caches)[weight]
+    pairs = np.unique(weight[wanted] * count + placement.devices[graph.weight_users[wanted]])
     held = np.zeros(count, dtype=np.int64)
     np.add.at(held, pairs % count, graph.weight_bytes[pairs // count])
     return tuple(held.tolist())

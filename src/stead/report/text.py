@@ -31,7 +31,8 @@ def summary(report: Report) -> str:
 
 def _head(report: Report) -> list[str]:
     flops = f"   {report.flops / 1e9:.4g} GFLOP" if report.flops else ""
-    graph = f"{report.operators} operators   weights {format_bytes(report.weight_bytes)}{flops}"
+    caches = f"   KV cache {format_bytes(report.kv_bytes)}" if report.kv_bytes else ""
+    graph = f"{report.operators} operators   weights {format_bytes(report.weight_bytes)}{caches}{flops}"
     lines = [
         line("graph", f"{graph}   costs: {_costs_label(report)}"),
         line("goal", f"{report.objective}: seconds per {report.unit}, smaller is better"),

@@ -15,15 +15,13 @@ import numpy as np
 
 from stead.cluster.units import format_bytes
 from stead.errors import Infeasible
-from stead.graph import Graph
+from stead.graph import NOT_PARAMETERS, Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.layers import block_paths, forward_anchors, module_paths
 from stead.solvers.rules import Wish, accelerators, hosts, solve_by_rule
 
 ROOT = 0
-
-NOT_PARAMETERS = ("kv_cache", ".gradients", ".moments")  # endings of names
 
 
 class _DeviceMap(ABC):

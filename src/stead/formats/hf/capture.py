@@ -18,16 +18,25 @@ from typing import Any
 
 from stead.errors import BadInput, MissingExtra
 from stead.formats.base import Model
+from stead.formats.hf.complete import Mixture, is_of_experts, with_idle_weights, with_sleeping_experts
 from stead.formats.hf.config import Config
 from stead.formats.hf.merge import by_block, by_module
-from stead.formats.hf.step import DEFAULT_CONTEXT, Granularity, Phase
+from stead.formats.hf.step import DEFAULT_CACHE, DEFAULT_CONTEXT, NOT_SAID, Granularity, Phase
 from stead.formats.strict_json import one_line, quoted, suggestion
-from stead.graph import Graph
+from stead.graph import BUFFER, KV_CACHE, NOT_PARAMETERS, Graph
 
 EXTRA = "hf"
 MAX_LAYERS = 1000  # to capture; torch takes about a second for every four
 
 _TORCH_DTYPES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_USED_KEYS = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+    "moe_k",
+    "top_k_experts",
+)
 _LAYER_KEYS = (
     "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers",
 )  # fmt: skip
@@ -95,17 +104,22 @@ class _Capture:
         self.transformers = import_module("transformers")
         self.module = self._module()
         self.phase = self._phase()
+        self.context = self._context()
+        self.stateless = ""  # why there is no cache, where nobody asked for one
 
     def model(self) -> Model:
         inputs = self._inputs()
-        if self.phase == "decode" and self.asked.context:
+        if self.phase == "decode" and self.context:
             self._add_cache()
         try:
             found = self._training(inputs) if self.phase == "train" else self._inference(inputs)
         except BadInput as error:
             raise BadInput(f"{self.config.where}: {error}") from error.__cause__
-        graph = _coarsened(found.graph, self.asked.granularity)
-        return Model(graph, notes=(*self._about(graph), *found.notes))
+        idle = self._idle(found.graph)
+        graph = with_idle_weights(found.graph, idle, self._buffers(found.graph))
+        graph = with_sleeping_experts(graph, self._mixture())
+        graph = _coarsened(graph, self.asked.granularity)
+        return Model(graph, notes=(*self._about(idle), *found.notes))
 
     # Building
 
@@ -136,7 +150,9 @@ class _Capture:
                 f"{self.config.where}: transformers {self.transformers.__version__} knows no model_type "
                 f"{quoted(kind)}{near}{code}; write the graph as stead-json, or export the model to ONNX"
             )
-        values = {key: value for key, value in self.config.values.items() if key != "quantization_config"}
+        values = _plain(
+            {key: value for key, value in self.config.values.items() if key != "quantization_config"}
+        )
         try:
             return known[kind].from_dict(values)
         except Exception as error:  # checks of configurations raise whatever they like
@@ -165,33 +181,47 @@ class _Capture:
             )
         return self.asked.phase
 
+    def _context(self) -> int:
+        """Tokens in the cache, or of each sequence: as asked, or what the model takes up to the usual number."""
+        text = self.module.config.get_text_config()
+        if self.phase == "decode":
+            return _longest(text, DEFAULT_CACHE) if self.asked.context == NOT_SAID else self.asked.context
+        return max(self.asked.context, 0) or self.asked.prompt or _longest(text, DEFAULT_CONTEXT)
+
     def _inputs(self) -> dict[str, Any]:
         """Arguments of the model: tensors without contents of the shapes that the model expects."""
         own, batch = self.module.config, self.asked.batch
         main = self.module.main_input_name
-        text = own.get_text_config()
-        tokens = 1 if self.phase == "decode" else self.asked.context or self.asked.prompt or _longest(text)
-        if main == "input_ids":
+        takes = signature(self.module.forward).parameters
+        tokens = 1 if self.phase == "decode" else self.context
+        pairs_up = "pixel_values" in takes and not self.module.can_generate()  # texts with images, as in CLIP
+        if main == "input_ids" and not pairs_up:
             inputs: dict[str, Any] = {main: self._ids(batch, tokens)}
-        elif main == "pixel_values":
-            size = getattr(own, "image_size", None) or 224
-            height, width = size if isinstance(size, list | tuple) else (size, size)
-            inputs = {main: self._numbers(batch, getattr(own, "num_channels", 3), height, width)}
+        elif main in ("input_ids", "pixel_values"):
+            inputs = {"pixel_values": self._image(own)}
+            if "input_ids" in takes:
+                inputs["input_ids"] = self._ids(batch, tokens)
         elif main == "input_features" and hasattr(own, "num_mel_bins"):
             frames = 2 * getattr(own, "max_source_positions", 1500)
             inputs = {main: self._numbers(batch, own.num_mel_bins, frames)}
         elif main == "input_values":
-            inputs = {main: self._numbers(batch, self.asked.context or 16_000)}
+            inputs = {main: self._numbers(batch, max(self.asked.context, 0) or 16_000)}
         else:
             raise BadInput(
                 f"{self.config.where}: what goes into a {self.config.model_type} model ({main}) is unknown"
             )
-        if "decoder_input_ids" in signature(self.module.forward).parameters:
+        if "decoder_input_ids" in takes:
             target = min(tokens, getattr(own, "max_target_positions", None) or tokens)
             inputs["decoder_input_ids"] = self._ids(batch, target)
-        if self.phase != "decode" and "use_cache" in signature(self.module.forward).parameters:
+        if self.phase != "decode" and "use_cache" in takes:
             inputs["use_cache"] = False
         return inputs
+
+    def _image(self, own: Any) -> Any:
+        eye = getattr(own, "vision_config", None) or own
+        size = getattr(eye, "image_size", None) or 224
+        height, width = size if isinstance(size, list | tuple) else (size, size)
+        return self._numbers(self.asked.batch, getattr(eye, "num_channels", 3), height, width)
 
     def _ids(self, *shape: int) -> Any:
         return self.torch.zeros(*shape, dtype=self.torch.long, device="meta")
@@ -224,7 +254,14 @@ class _Capture:
 
     def _add_cache(self) -> None:
         """Give every layer buffers of keys and values, and the model a cache made of them."""
-        context, layers = self.asked.context, self._cache_shapes()
+        context = self.context
+        try:
+            layers = self._cache_shapes()
+        except BadInput:
+            if self.asked.context != NOT_SAID:
+                raise
+            self.context, self.stateless = 0, "it keeps no keys and values"
+            return
         found = [module for module in self.module.modules() if hasattr(module, "layer_idx")]
         places = {module.layer_idx: module for module in found}
         held: list[tuple[Any, list[str]]] = []  # module and its buffers
@@ -253,24 +290,71 @@ class _Capture:
         except Exception as error:  # not every model keeps keys and values in layers
             raise self._refused("its cache is not one of keys and values; take context 0", error) from error
 
-    def _about(self, graph: Graph) -> list[str]:
-        """What was captured, and what was left out."""
+    # What a capture does not see
+
+    def _idle(self, graph: Graph) -> dict[str, int]:
+        """Bytes of parameters that take no part in the step."""
+        used = set(graph.weight_names)
+        seen = {id(p) for name, p in self.module.named_parameters(remove_duplicate=False) if name in used}
+        return {
+            name: p.numel() * p.itemsize for name, p in self.module.named_parameters() if id(p) not in seen
+        }
+
+    def _buffers(self, graph: Graph) -> dict[str, str]:
+        """New names of weights that are no parameters, such as tables of positions that are computed."""
+        parameters = {name for name, _ in self.module.named_parameters(remove_duplicate=False)}
+        return {
+            name: f"{name}{BUFFER}"
+            for name in graph.weight_names
+            if name not in parameters and not name.endswith((KV_CACHE, *NOT_PARAMETERS))
+        }
+
+    def _mixture(self) -> Mixture:
+        text = self.module.config.get_text_config()
+        inside = getattr(text, "ffn_config", None) or text
+        used = next((n for key in _USED_KEYS if isinstance(n := getattr(inside, key, None), int)), 0)
+        counts = {
+            name: p.shape[0]
+            for name, p in self.module.named_parameters()
+            if is_of_experts(name) and p.dim() > 2
+        }
+        tokens = self.asked.batch * (1 if self.phase == "decode" else self.context)
+        return Mixture(used, tokens, counts)
+
+    def _about(self, idle: Mapping[str, int]) -> list[str]:
+        """What was captured, and what takes no part."""
         versions = f"transformers {self.transformers.__version__}, torch {self.torch.__version__}"
         kind = type(self.module).__name__
+        is_default = self.asked.context == NOT_SAID or (self.asked.context == 0 and self.phase != "decode")
+        said = " (default; --context N)" if is_default else ""
+        context = f"no context: {self.stateless}" if self.stateless else f"context {self.context}{said}"
+        if self.module.main_input_name != "input_ids":
+            context = f"input {self.module.main_input_name}"
         notes = [
-            f"{kind}, {self.phase}, batch {self.asked.batch}, {self.asked.dtype}: captured with {versions}"
+            f"{kind}, {self.phase}, batch {self.asked.batch}, {context}, {self.asked.dtype}: "
+            f"captured with {versions}"
         ]
-        used = set(graph.weight_names)
-        left = [(name, p) for name, p in self.module.named_parameters() if name not in used]
-        if left:
-            size = sum(parameter.numel() * parameter.itemsize for _, parameter in left)
-            notes.append(f"{len(left)} parameters of {size} bytes take no part, such as {left[0][0]}")
+        if idle:
+            first, size = next(iter(idle)), sum(idle.values())
+            notes.append(
+                f"{len(idle)} parameters of {size} bytes take no part, such as {first}; they are held"
+            )
         return notes
 
 
-def _longest(own: Any) -> int:
+def _plain(value: Any) -> Any:
+    """Values of a configuration; numbers that JSON does not have are written as {"__float__": "Infinity"}."""
+    if isinstance(value, dict):
+        special = value.get("__float__") if len(value) == 1 else None
+        if special in ("Infinity", "-Infinity", "NaN"):
+            return float(special)
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _longest(own: Any, usual: int) -> int:
     given = getattr(own, "max_position_embeddings", None) or getattr(own, "n_positions", None)
-    return min(DEFAULT_CONTEXT, given) if isinstance(given, int) and given > 0 else DEFAULT_CONTEXT
+    return min(usual, given) if isinstance(given, int) and given > 0 else usual
 
 
 def _coarsened(graph: Graph, granularity: Granularity) -> Graph:
