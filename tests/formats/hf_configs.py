@@ -144,6 +144,36 @@ MIXTURES = (
 )  # fmt: skip
 SMALL_CLASSES = [(name, one) for name, (_, classes) in SMALL.items() for one in classes]
 
+_EYE: Values = {**_TOWER, "num_hidden_layers": 2}
+_READER: Values = {**_TEXT, "num_hidden_layers": 2, "max_position_embeddings": 32}
+_BART: Values = {
+    "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 96, "decoder_ffn_dim": 80, "vocab_size": 128, "max_position_embeddings": 64, "pad_token_id": 1,
+}  # fmt: skip
+_MROPE: Values = {**_SHARED, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}
+
+# What has no formulas and is captured.
+CAPTURED: dict[str, Values] = {
+    "falcon": {"architectures": ["FalconForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
+               "num_attention_heads": 4, "vocab_size": 128},
+    "bloom": {"architectures": ["BloomForCausalLM"], "hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 128},
+    "bart": {"architectures": ["BartForConditionalGeneration"], **_BART},
+    "distilbert": {"architectures": ["DistilBertForMaskedLM"], "dim": 64, "hidden_dim": 96, "n_layers": 2, "n_heads": 4,
+                   "vocab_size": 128},
+    "clip": {"architectures": ["CLIPModel"], "text_config": _READER, "vision_config": _EYE, "projection_dim": 24},
+    "blip": {"architectures": ["BlipForConditionalGeneration"], "projection_dim": 24, "vision_config": _EYE,
+             "text_config": {**_READER, "encoder_hidden_size": 32, "bos_token_id": 1, "eos_token_id": 2,
+                             "pad_token_id": 0, "sep_token_id": 2}},
+    "qwen2_vl": {"architectures": ["Qwen2VLForConditionalGeneration"], "text_config": _MROPE,
+                 "vision_config": {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2}},
+    "gemma3": {"architectures": ["Gemma3ForConditionalGeneration"], "mm_tokens_per_image": 4, "vision_config": _EYE,
+               "text_config": {**_SHARED, "head_dim": 16}},
+    "jamba": {"architectures": ["JambaForCausalLM"], **_SHARED, "num_experts": 4, "num_experts_per_tok": 2,
+              "use_mamba_kernels": False, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
+    "mamba": {"architectures": ["MambaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 128,
+              "state_size": 8, "expand": 2, "time_step_rank": 4},
+}  # fmt: skip
+
 SWIN: Values = {
     "model_type": "swin", "architectures": ["SwinForImageClassification"], "image_size": 32, "patch_size": 4,
     "embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4,

@@ -127,7 +127,7 @@ def test_a_tied_output_shares_the_table(save_gguf):
 def test_the_cache_is_a_weight_of_its_layer(save_gguf):
     graph = Gguf(context=1000).read(save_gguf(tiny())).graph
     cache = 1000 * 2 * (64 + 64) * 2  # tokens, heads, key and value of 64, two bytes
-    assert graph.weight_bytes[graph.weight_names.index("blk.1.attn.cache")] == cache
+    assert graph.weight_bytes[graph.weight_names.index("blk.1.attn.kv_cache")] == cache
     plain = operator(Gguf().read("tiny.gguf").graph, "blk.1.attn")
     unit = operator(graph, "blk.1.attn")
     assert unit.moved_bytes - plain.moved_bytes == cache
@@ -136,7 +136,7 @@ def test_the_cache_is_a_weight_of_its_layer(save_gguf):
 
 def test_a_batch_shares_weights_and_not_caches(save_gguf):
     one, four = (Gguf(batch=batch, context=100).read(save_gguf(tiny())).graph for batch in (1, 4))
-    name = one.weight_names.index("blk.0.attn.cache")
+    name = one.weight_names.index("blk.0.attn.kv_cache")
     assert four.weight_bytes[name] == 4 * one.weight_bytes[name]
     assert four.flops.sum() == 4 * one.flops.sum()
     assert operator(four, "output").moved_bytes - operator(one, "output").moved_bytes == 3 * 2 * VECTOR_BYTES
@@ -146,7 +146,7 @@ def test_layers_may_have_their_own_numbers(save_gguf):
     path = save_gguf(tiny(**{"llama.attention.head_count_kv": [2, 1]}))
     graph = Gguf(context=10).read(path).graph
     sizes = dict(zip(graph.weight_names, graph.weight_bytes.tolist(), strict=True))
-    assert sizes["blk.0.attn.cache"] == 2 * sizes["blk.1.attn.cache"]
+    assert sizes["blk.0.attn.kv_cache"] == 2 * sizes["blk.1.attn.kv_cache"]
 
 
 def test_a_block_without_attention_keeps_nothing(save_gguf):

@@ -22,10 +22,12 @@ from typing import Any, ClassVar
 from stead.errors import BadGraph, BadInput
 from stead.formats.base import Model
 from stead.formats.gguf_file import MAGIC, Header, TensorInfo, read_header
+from stead.formats.hf.step import DEFAULT_CACHE, NOT_SAID
 from stead.formats.op_costs import bytes_of_elements
 from stead.formats.protobuf import mapped
 from stead.formats.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
-from stead.graph import GraphBuilder, OperatorId, TensorId
+from stead.graph import KV_CACHE, GraphBuilder, OperatorId, TensorId
+from stead.kernels import Kernel
 
 __all__ = ["Gguf"]
 
@@ -56,12 +58,14 @@ class Gguf:
     suffixes: ClassVar[tuple[str, ...]] = (".gguf",)
 
     batch: int = 1  # sequences that are decoded together
-    context: int = 0  # tokens of each sequence whose keys and values are kept
+    context: int = NOT_SAID  # tokens of each sequence whose keys and values are kept; by default up to 4096
     cache_bits: int = 16  # of one number among those
 
     def __post_init__(self) -> None:
         for name, least, most in (("batch", 1, 2**20), ("context", 0, 2**40), ("cache_bits", 1, 64)):
             number = getattr(self, name)
+            if name == "context" and number == NOT_SAID:
+                continue
             if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
                 raise BadInput(f"{name} must be a whole number from {least} to {most}, got {number!r}")
 
@@ -154,6 +158,8 @@ class _Assembly:
         self.everywhere: list[TensorInfo] = []  # read by the attention of every block
         self.users: dict[str, tuple[int, list[OperatorId]]] = {}  # weight: bytes and operators
         self.width = 0
+        trained = self._number("context_length") or DEFAULT_CACHE
+        self.context = min(DEFAULT_CACHE, trained) if reader.context == NOT_SAID else reader.context
         # Blocks that predict further tokens are loaded, but plain decoding does not run them.
         ahead = self._number("nextn_predict_layers")
         self.first_idle = max(self._number("block_count") - ahead, 0) if ahead else MAX_BLOCKS
@@ -265,7 +271,9 @@ class _Assembly:
         if not 0 < used <= count:
             return self._unit(unit, reads)
         awake = 1.0 - (1.0 - used / count) ** self.reader.batch  # expected, if sequences choose by chance
-        return self._unit(unit, reads, share=awake, tokens=self.reader.batch * used / count)
+        return self._unit(
+            unit, reads, share=awake, tokens=self.reader.batch * used / count, launches=count * awake
+        )
 
     def _embedding(self) -> TensorId:
         """Lookups read one row per sequence; whatever else is there is read as a whole."""
@@ -288,13 +296,13 @@ class _Assembly:
         heads = self._number("attention.head_count", number)
         kept = self._kept_per_token(unit, number, heads)
         reader = self.reader
-        if not kept or not reader.context or self.is_idle:
+        if not kept or not self.context or self.is_idle:
             return self._unit(unit, reads)
-        tokens = reader.batch * reader.context
+        tokens = reader.batch * self.context
         cache = tokens * bytes_of_elements(sum(kept), reader.cache_bits)
         widths = self._head_widths(number, heads)
         added = self._unit(unit, reads, flops=2.0 * tokens * heads * sum(widths), moved_bytes=float(cache))
-        self.build.weight(f"{unit.name}.cache", size_bytes=cache, users=[added])
+        self.build.weight(f"{unit.name}.{KV_CACHE}", size_bytes=cache, users=[added])
         return added
 
     def _head_widths(self, number: int, heads: int) -> tuple[int, int]:
@@ -327,20 +335,24 @@ class _Assembly:
         tokens: float | None = None,  # that an average weight works for; None: one of every sequence
         flops: float = 0.0,
         moved_bytes: float = 0.0,
+        launches: float = 1.0,  # to expect
     ) -> OperatorId:
         """Add an operator that works with its weights, and on whatever else is given."""
         works = self.reader.batch if tokens is None else tokens
         if self.is_idle:
             share = works = 0.0
         read = share * sum(tensor.size_bytes for tensor in unit.tensors)
+        work = 2.0 * works * sum(tensor.elements for tensor in unit.tensors) + flops
+        moved = 0.0 if self.is_idle else read + (len(reads) + 1) * self._vector_bytes() + moved_bytes
         added = self.build.operator(
             unit.name,
             kind=unit.kind,
             reads=reads,
             module=unit.module,
             dtype=_dtype(unit.tensors),
-            flops=2.0 * works * sum(tensor.elements for tensor in unit.tensors) + flops,
-            moved_bytes=0.0 if self.is_idle else read + (len(reads) + 1) * self._vector_bytes() + moved_bytes,
+            flops=work,
+            moved_bytes=moved,
+            kernels=() if launches == 1.0 or self.is_idle else (Kernel(work, moved, launches),),
         )
         self._hold(unit.tensors, added)
         return added
@@ -371,6 +383,8 @@ class _Assembly:
         types = Counter(tensor.type_name for tensor in self.header.tensors)
         shown = ", ".join(f"{name} {count}" for name, count in types.most_common(8))
         blocks = sum(len(blocks) for blocks in self.parts.values())
+        said = " (default; --context N)" if self.reader.context == NOT_SAID else ""
+        yield f"decode: one token for {self.reader.batch} sequences at once, context {self.context}{said}"
         yield f"{len(self.header.tensors)} tensors of {total} bytes in {blocks} blocks: {shown}"
         if self.header.unknown_types:
             yield f"{self.header.unknown_types} tensors are of unknown types; their sizes follow from their places"
@@ -382,7 +396,7 @@ class _Assembly:
         if self.first_idle < MAX_BLOCKS:
             yield f"blocks from {self.first_idle} on predict further tokens; they are held but cost no time here"
         window = self._number("attention.sliding_window")
-        if window and self.reader.context > window:
+        if window and self.context > window:
             yield f"some layers may look back {window} tokens only; caches are counted for the whole context"
 
 
