@@ -70,7 +70,7 @@ VECTOR_BYTES = 4 * WIDTH
 
 
 def test_a_block_is_an_attention_unit_and_a_feed_forward_unit(save_gguf):
-    graph = Gguf().read(save_gguf(tiny())).graph
+    graph = Gguf(context=0).read(save_gguf(tiny())).graph
     assert graph.name == "tiny"
     assert graph.operator_names == (
         "token_embd", "blk.0.attn", "blk.0.ffn", "blk.1.attn", "blk.1.ffn", "output_norm", "output"
@@ -80,7 +80,7 @@ def test_a_block_is_an_attention_unit_and_a_feed_forward_unit(save_gguf):
 
 
 def test_bytes_are_exact_by_type(save_gguf):
-    graph = Gguf().read(save_gguf(tiny())).graph
+    graph = Gguf(context=0).read(save_gguf(tiny())).graph
     table = WIDTH * WORDS * 2
     expected = [
         table,
@@ -96,7 +96,7 @@ def test_bytes_are_exact_by_type(save_gguf):
 
 
 def test_decoding_reads_every_weight_once_with_two_flops_per_element(save_gguf):
-    graph = Gguf().read(save_gguf(tiny())).graph
+    graph = Gguf(context=0).read(save_gguf(tiny())).graph
     unit = operator(graph, "blk.0.ffn")
     assert unit.flops == 2 * (3 * WIDTH * HIDDEN + WIDTH)
     assert unit.moved_bytes == FEED_FORWARD_BYTES + 2 * VECTOR_BYTES
@@ -114,7 +114,7 @@ def test_the_output_returns_one_number_per_word(save_gguf):
 
 
 def test_a_tied_output_shares_the_table(save_gguf):
-    graph = Gguf().read(save_gguf(tiny(tied=True))).graph
+    graph = Gguf(context=0).read(save_gguf(tiny(tied=True))).graph
     table = graph.weight_names.index("token_embd.weight")
     users = graph.weight_users[graph.weight_user_first[table] : graph.weight_user_first[table + 1]]
     assert [graph.operator_names[v] for v in users] == ["token_embd", "output"]
@@ -128,7 +128,7 @@ def test_the_cache_is_a_weight_of_its_layer(save_gguf):
     graph = Gguf(context=1000).read(save_gguf(tiny())).graph
     cache = 1000 * 2 * (64 + 64) * 2  # tokens, heads, key and value of 64, two bytes
     assert graph.weight_bytes[graph.weight_names.index("blk.1.attn.kv_cache")] == cache
-    plain = operator(Gguf().read("tiny.gguf").graph, "blk.1.attn")
+    plain = operator(Gguf(context=0).read("tiny.gguf").graph, "blk.1.attn")
     unit = operator(graph, "blk.1.attn")
     assert unit.moved_bytes - plain.moved_bytes == cache
     assert unit.flops - plain.flops == 2 * 1000 * 4 * (64 + 64)
@@ -206,8 +206,9 @@ def test_tensors_of_unknown_types_end_where_the_next_begins(save_gguf):
 
 def test_notes_tell_types_and_bytes(save_gguf):
     total = 2 * 2 * WIDTH * WORDS + 2 * (ATTENTION_BYTES + FEED_FORWARD_BYTES) + 4 * WIDTH
-    notes = Gguf().read(save_gguf(tiny())).notes
-    assert notes == (f"21 tensors of {total} bytes in 2 blocks: Q8_0 8, Q4_K 6, F32 5, F16 2",)
+    told, *notes = Gguf().read(save_gguf(tiny())).notes
+    assert "context 4096 (default; --context N)" in told
+    assert notes == [f"21 tensors of {total} bytes in 2 blocks: Q8_0 8, Q4_K 6, F32 5, F16 2"]
 
 
 def test_a_model_in_several_files_is_one_graph(save_gguf):

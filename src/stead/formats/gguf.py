@@ -384,7 +384,7 @@ class _Assembly:
         shown = ", ".join(f"{name} {count}" for name, count in types.most_common(8))
         blocks = sum(len(blocks) for blocks in self.parts.values())
         said = " (default; --context N)" if self.reader.context == NOT_SAID else ""
-        yield f"decode: one token for {self.reader.batch} sequences at once, context {self.context}{said}"
+        yield f"decode: batch {self.reader.batch}, context {self.context}{said}"
         yield f"{len(self.header.tensors)} tensors of {total} bytes in {blocks} blocks: {shown}"
         if self.header.unknown_types:
             yield f"{self.header.unknown_types} tensors are of unknown types; their sizes follow from their places"
