@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,17 +42,55 @@ def test_a_tensor_sent_to_two_readers_on_one_device_counts_once() -> None:
     assert explain(given_plan(diamond(), [0, 1, 1, 0])).changes == 3
 
 
-def test_placement_matters_only_where_every_rule_loses() -> None:
-    assert not explain(place_problem(chain3())).placement_matters
-    plan = place_problem(two_towers())
+def lone_operator() -> Problem:
+    """One operator that takes a second on either of two equal devices."""
+    build = GraphBuilder()
+    build.operator("a")
+    graph = build.build()
+    cluster = Cluster((Device("d0"), Device("d1")), link_all(["d0", "d1"], bytes_per_second=1.0))
+    return Problem(graph, cluster, Costs(graph, cluster, np.ones((1, 2))))
+
+
+def test_placement_does_not_matter_where_every_rule_is_as_good_and_nothing_better_exists() -> None:
+    report = explain(place_problem(lone_operator()))
+    assert (report.placement_matters, report.gap) == (False, 0.0)
+    assert "placement does not matter here" in summary(report)
+
+
+def test_placement_matters_where_one_rule_is_as_good_and_another_is_far_away() -> None:
+    report = explain(place_problem(chain3()))  # 4 s on one device, 6.5 s in two parts
+    assert report.placement_matters
+    assert report.as_good is not None
+    assert report.as_good.name == "single:d0"
+    assert report.worst_rule is not None
+    assert report.worst_rule.objective_seconds is not None
+    assert report.worst_rule.objective_seconds >= 6.5
+    text = summary(report)
+    assert "placement does not matter" not in text
+    assert "the simple rule single:d0 is as good" in text
+    assert "The simple rule single:d0 is as good" in page(place_problem(chain3()))
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [{"bound_seconds": 0.9}, {"bound_seconds": 1.0, "scope": "contiguous stages"}, {"bound_seconds": 0.0}],
+)
+def test_nobody_says_that_placement_does_not_matter_without_a_proof(bound: dict[str, object]) -> None:
+    plan = place_problem(lone_operator())
+    unproved = replace(plan.solution, **bound)  # type: ignore[arg-type]
+    report = explain(Plan(plan.problem, unproved, plan.baselines))
+    assert report.placement_matters
+    assert "is as good" in summary(report)
+
+
+def test_a_plan_without_a_rule_within_two_percent_has_none_as_good() -> None:
+    plan = place_problem(two_towers())  # 7.5 s; 9 s on one device
     lone = Plan(
         plan.problem, plan.solution, tuple(rule for rule in plan.baselines if rule.name.startswith("single"))
     )
-    assert explain(lone).placement_matters
-
-
-def test_the_summary_says_when_placement_does_not_matter() -> None:
-    assert "placement does not matter here" in summary(explain(place_problem(chain3())))
+    report = explain(lone)
+    assert report.placement_matters
+    assert report.as_good is None
 
 
 def test_moving_an_operator_costs_what_the_simulator_says() -> None:

@@ -53,9 +53,7 @@ def demo(
     if json:
         print_json(plan_document(plan))
         return 0
-    for number, text in enumerate(resolutions):
-        print(line("devices" if number == 0 else "", text))
-    print(summary(explain(plan)))
+    print(summary(explain(plan), devices=resolutions))
     print(line("wrote", f"{output / 'plan.json'} and {output / 'report.html'}"))
     print(
         line("next", f'stead place MODEL --devices "3090,3060" | stead explain {output / "plan.json"} NAME')

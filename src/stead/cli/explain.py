@@ -29,7 +29,7 @@ def explain(
         if json:
             print_json(plan_document(loaded))
         else:
-            print(summary(facts(loaded)))
+            print(summary(facts(loaded), every_layer=True))
         return 0
     reports = explain_operators(loaded, name)
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stead.plan import Plan
-    from stead.report import OperatorReport
+    from stead.report import LayerRow, OperatorReport
 
 
 def print_json(document: Any) -> None:
@@ -48,7 +48,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "problems": list(report.problems),
         "interrupted": solution.interrupted,
         "stopped_by": solution.stopped_by,
+        "layers": [layer_document(row) for row in report.layers],
         "placement_matters": report.placement_matters,
+        "as_good_rule": None if report.as_good is None else report.as_good.name,
         "elapsed_seconds": solution.elapsed_seconds,
         "evaluations": solution.evaluations,
         "seed": solution.seed,
@@ -90,6 +92,22 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "peak_bytes": {"unit": "B", "source": report.source, "rel_err": None, "n": 0},
         },
         "notes": list(solution.notes),
+    }
+
+
+def layer_document(row: LayerRow) -> dict[str, Any]:
+    """What one device holds of a kind of layer, with the keys that scripts rely on."""
+    return {
+        "device": row.device,
+        "name": row.name,
+        "label": row.label,
+        "numbers": list(row.numbers),
+        "part": row.part or None,
+        "phase": row.phase or None,
+        "exception": row.exception,
+        "operators": row.operators,
+        "weight_bytes": row.weight_bytes,
+        "seconds": row.seconds,
     }
 
 

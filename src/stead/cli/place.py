@@ -204,12 +204,9 @@ def _print(
         documents = [{**plan_document(plan), **also} for plan in plans]
         print_json(documents[0] if len(documents) == 1 else {plan["objective"]: plan for plan in documents})
         return
-    for number, text in enumerate(assumed):
-        print(line("assumed" if number == 0 else "", text))
-    for number, text in enumerate(loaded.resolutions):
-        print(line("devices" if number == 0 else "", text))
-    for plan in plans:
-        print(summary(explain(plan)))
+    for number, plan in enumerate(plans):
+        first = () if number else assumed
+        print(summary(explain(plan), devices=() if number else loaded.resolutions, assumed=first))
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"
         print(line("both", f"the placements for latency and for throughput {agree}"))

@@ -10,18 +10,21 @@ from stead.report.facts import (
     explain_operators,
 )
 from stead.report.html import page
+from stead.report.layers import LayerRow, layer_rows
 from stead.report.text import operator_text, summary
 from stead.report.tied import TiedFacts
 
 __all__ = [
     "Alternative",
     "DeviceFacts",
+    "LayerRow",
     "OperatorReport",
     "Report",
     "RuleFacts",
     "TiedFacts",
     "explain",
     "explain_operators",
+    "layer_rows",
     "operator_text",
     "page",
     "summary",

@@ -13,13 +13,14 @@ from stead.costs import Source
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.problem import Placement, Problem, matching
+from stead.report.layers import LayerRow, layer_rows
 from stead.report.tied import TiedFacts, tied_facts
 from stead.sim import simulate, simulate_many
 
 if TYPE_CHECKING:
     from stead.plan import Plan
 
-DOES_NOT_MATTER = 0.02  # a rule within this share of the plan means that the placement hardly matters
+DOES_NOT_MATTER = 0.02  # what lies within this share of the plan is as good
 MOST_OPERATORS_EXPLAINED = 200
 
 
@@ -63,7 +64,7 @@ class RuleFacts:
     changes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """Everything a summary or a page needs."""
 
@@ -94,7 +95,15 @@ class Report:
     weight_bytes: int  # without caches of keys and values
     kv_bytes: int  # of those
     flops: float
+    layers: tuple[LayerRow, ...]  # which layer is where
     tied: tuple[TiedFacts, ...] = ()  # weights that several devices share
+
+    def __repr__(self) -> str:
+        used = ", ".join(f"{device.name}: {device.operators}" for device in self.used)
+        return (
+            f"Report({self.objective}: {self.objective_seconds:.6g} s per {self.unit}, "
+            f"gap {100 * self.gap:.1f} %, operators {used})"
+        )
 
     @property
     def bottleneck(self) -> DeviceFacts:
@@ -114,9 +123,23 @@ class Report:
 
     @property
     def placement_matters(self) -> bool:
-        """Whether no simple rule comes within a few percent of the plan."""
+        """False only where no rule that works is away from the plan and nothing clearly better can exist."""
+        valued = [rule for rule in self.rules if rule.objective_seconds is not None]
+        away = any(abs(rule.times_plan - 1) > DOES_NOT_MATTER for rule in valued)
+        proved = self.bound_seconds > 0 and not self.scope and self.gap <= DOES_NOT_MATTER
+        return not valued or away or not proved
+
+    @property
+    def as_good(self) -> RuleFacts | None:
+        """The simple rule that is as good as the plan, within a few percent, if there is one."""
         best = self.best_rule
-        return best is None or abs(best.times_plan - 1) > DOES_NOT_MATTER
+        return best if best is not None and abs(best.times_plan - 1) <= DOES_NOT_MATTER else None
+
+    @property
+    def worst_rule(self) -> RuleFacts | None:
+        """The baseline that works and takes the most seconds."""
+        valued = [rule for rule in self.rules if rule.objective_seconds is not None]
+        return max(valued, key=lambda rule: rule.objective_seconds or 0.0, default=None)
 
     @property
     def beaten_by(self) -> RuleFacts | None:
@@ -189,6 +212,7 @@ def explain(plan: Plan) -> Report:
         kv_bytes=graph.kv_cache_bytes,
         flops=float(graph.flops.sum()),
         tied=tied_facts(plan.placement, trace),
+        layers=layer_rows(problem, plan.placement),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from stead.cluster.units import format_bytes, format_seconds
 from stead.report.facts import Report, explain
+from stead.report.layer_text import TITLES
+from stead.report.layers import LayerRow
 from stead.report.text import summary
 from stead.sim import Curve, Timeline
 
@@ -21,6 +24,7 @@ LEFT = 110  # room for names
 ROW = 26
 MOST_BARS = 6000  # operators drawn; more are merged into runs
 MOST_PAIRS = 24  # pairs of devices whose transfers are drawn
+MOST_OPEN = 12  # rows that stand apart from their blocks and are shown at once
 MOST_STEPS = 3000  # of a memory curve
 COLOURS = ("#2f6fde", "#e07b39", "#3a9d5d", "#b0539f", "#c2a12b", "#4aa7b5", "#c94f4f", "#7a6bd1")
 
@@ -45,7 +49,9 @@ def page(plan: Plan) -> str:
     """The whole page as text."""
     report = explain(plan)
     parts = [
-        _verdict(plan, report),
+        _title(plan, report),
+        "<h2>Which layer goes where</h2>" + layer_list(report.layers),
+        _verdict(report),
         "<h2>Beside the simple rules</h2>" + _rules(report),
         "<h2>Devices</h2>" + _devices(report),
     ]
@@ -62,7 +68,38 @@ def page(plan: Plan) -> str:
     )
 
 
-def _verdict(plan: Plan, report: Report) -> str:
+def _title(plan: Plan, report: Report) -> str:
+    return (
+        f"<h1>{escape(plan.problem.graph.name)}</h1>"
+        f'<p class="soft">{escape(report.objective)} on {escape(", ".join(plan.problem.cluster.names))}; '
+        f"costs {escape(report.source)}</p>"
+    )
+
+
+def layer_list(rows: Sequence[LayerRow]) -> str:
+    """Every row of the map as a table; what stands apart from its block comes last and can be opened."""
+    head = "".join(f"<th>{title}</th>" for title in TITLES)
+    settled = _layer_rows([row for row in rows if not row.exception])
+    apart = [row for row in rows if row.exception]
+    table = f"<table><tr>{head}</tr>{settled}</table>"
+    if not apart:
+        return table
+    opened = " open" if len(apart) <= MOST_OPEN else ""
+    return (
+        f"{table}<details{opened}><summary>{len(apart)} apart from the rest of their blocks</summary>"
+        f"<table><tr>{head}</tr>{_layer_rows(apart)}</table></details>"
+    )
+
+
+def _layer_rows(rows: Sequence[LayerRow]) -> str:
+    return "".join(
+        f"<tr><td>{escape(row.device)}</td><td>{escape(row.name)}</td><td>{row.operators}</td>"
+        f"<td>{format_bytes(row.weight_bytes)}</td><td>{format_seconds(row.seconds)}</td></tr>"
+        for row in rows
+    )
+
+
+def _verdict(report: Report) -> str:
     among = f" among {escape(report.scope)}" if report.scope else ""
     proof = (
         f"proved optimal{among}"
@@ -71,12 +108,13 @@ def _verdict(plan: Plan, report: Report) -> str:
         f" ({escape(report.bound_name)})"
     )
     matters = (
-        "" if report.placement_matters else " Placement does not matter here: a simple rule is within 2 %."
+        " Placement does not matter here: every rule that works is within 2 %, and nothing better exists."
+        if not report.placement_matters
+        else f" The simple rule {escape(report.as_good.name)} is as good, within 2 %."
+        if report.as_good is not None
+        else ""
     )
     return (
-        f"<h1>{escape(plan.problem.graph.name)}</h1>"
-        f'<p class="soft">{escape(report.objective)} on {escape(", ".join(plan.problem.cluster.names))}; '
-        f"costs {escape(report.source)}</p>"
         f'<p><span class="verdict">{format_seconds(report.objective_seconds)}</span> per {report.unit}, '
         f"{proof}.{matters}</p>"
     )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stead.cluster.units import format_bytes, format_seconds
-from stead.report.facts import OperatorReport, Report, RuleFacts
+from stead.report.facts import DOES_NOT_MATTER, OperatorReport, Report, RuleFacts
+from stead.report.layer_text import layer_table, layer_texts
 
 LABEL = 9  # width of the words at the beginning of a line
 MOST_SINGLES = 4
@@ -24,9 +25,19 @@ def line(label: str, text: str) -> str:
     return f" {label:<{LABEL - 1}} {text}"
 
 
-def summary(report: Report) -> str:
-    """A plan in one screen: what was solved, the plan with all baselines beside it, and why."""
-    return "\n".join([*_head(report), *_table(report), *_tail(report)])
+def summary(
+    report: Report, *, devices: Sequence[str] = (), assumed: Sequence[str] = (), every_layer: bool = False
+) -> str:
+    """A plan in one screen: which layer goes where, what was solved, the baselines beside it, and why.
+
+    `devices` says how device names were understood, `assumed` which open sizes were; with `every_layer` layers are a
+    table without omissions.
+    """
+    layers = layer_table(report.layers) if every_layer else layer_texts(report.layers)
+    lines = [line("" if n else "layers", text) for n, text in enumerate(layers)]
+    lines.extend(line("" if n else "devices", text) for n, text in enumerate(devices))
+    lines.extend(line("" if n else "assumed", text) for n, text in enumerate(assumed))
+    return "\n".join([*lines, *_head(report), *_table(report), *_tail(report)])
 
 
 def _head(report: Report) -> list[str]:
@@ -190,9 +201,11 @@ def _why(report: Report) -> str:
     best = report.best_rule
     if best is not None and not report.placement_matters:
         return (
-            f"placement does not matter here: the rule {best.name} is within 2 % of the plan "
-            f"({format_seconds(best.objective_seconds or 0.0)})"
+            "placement does not matter here: every rule that works is within 2 % of the plan, and no placement is "
+            f"better than {format_seconds(report.bound_seconds)}"
         )
+    if report.as_good is not None:
+        return f"the simple rule {report.as_good.name} is as good{_spread(report)}"
     if report.beaten_by is not None:
         looked = f"{report.solver} looks at {report.scope} only" if report.scope else "try --solver auto"
         return (
@@ -212,6 +225,14 @@ def _why(report: Report) -> str:
         f"{busiest.name} has the most to do: {format_seconds(busiest.busy_seconds)}, "
         f"of it {format_seconds(busiest.received_seconds + busiest.sent_seconds)} in transfers{left_out}"
     )
+
+
+def _spread(report: Report) -> str:
+    """How far behind the worst rule is, where that is far."""
+    worst = report.worst_rule
+    if worst is None or not worst.times_plan > 1 + DOES_NOT_MATTER:
+        return ""
+    return f"; which one matters: {worst.name} is {worst.times_plan:.2f}x slower"
 
 
 def operator_text(report: OperatorReport) -> str:
