@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 import stead
-from stead.api import BASELINES, place_problem, run_baselines
+from stead.api import place_problem, run_baselines
+from stead.attempt import BASELINES
 from stead.errors import BadInput
 from stead.problem import Problem
 from stead.solvers import Budget, Solution

@@ -71,3 +71,10 @@ def test_a_forbid_that_leaves_too_little_memory_is_offered_for_dropping() -> Non
     loaded = load(weighted_chain([60, 60]), two_devices(100, 100))
     texts = [one.text for one in remedies(loaded, Latency(), Constraints(forbid=(("*", "b"),)))]
     assert texts[0] == "drop --forbid *=b"
+
+
+def test_after_the_time_for_remedies_nothing_more_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr("stead.remedies.climb_to_fit", tried.append)
+    assert remedies(short_problem(0), Latency(), Constraints(), seconds=-1.0) == ()
+    assert tried == []

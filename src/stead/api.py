@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from stead import clock
+from stead.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.cluster import Cluster
 from stead.costs import Profile
-from stead.errors import BadInput, Infeasible, SteadError
+from stead.errors import BadInput, Infeasible, did_you_mean
 from stead.formats import Model
 from stead.graph import Graph
-from stead.loading import load
-from stead.plan import Baseline, Plan, provenance
-from stead.problem import Constraints, Latency, Objective, Problem, Throughput
+from stead.loading import Loaded, load
+from stead.plan import Plan, provenance
+from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
+from stead.remedies import remedies
+from stead.report.levels import GRANULARITIES, Granularity, Levels
+from stead.sim import Bound
 from stead.sim.bounds import best_bound
-from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver
-from stead.solvers.portfolio import Auto
+from stead.solvers import Budget, Solution, Solver, solver
+from stead.solvers.base import BOUND_SHARE
+from stead.solvers.whole_blocks import (
+    BLOCKS,
+    EXPERT_GROUPS,
+    experts_together,
+    is_language_model,
+    said_of_all,
+    whole_blocks,
+)
 
-BASELINES = (
-    "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",
-    "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
-)  # fmt: skip
+__all__ = ["objective_named", "place", "place_loaded", "place_problem", "run_baselines", "solver_of"]
+
 TIME_LIMIT_SECONDS = 60.0
-RULE_SHARE = 0.5  # of a time limit, for baselines
-DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
-LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
-LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
+BLOCK_SHARE = 0.7  # of a budget, for whole blocks where operators are looked at, too
+LEAST_FIX_SECONDS, FIX_SHARE = 1.0, 0.05  # for a look at what would help, whatever the search has left of the time
 
 
 def objective_named(name: str) -> Objective:
@@ -47,7 +55,7 @@ def objective_named(name: str) -> Objective:
 
 def place(
     model: str | Path | Graph | Model,
-    devices: str | Path | Cluster | None = None,
+    devices: str | Path | Cluster | Sequence[str] | None = None,
     *,
     objective: str | Objective = "latency",
     solver: str | Solver = "auto",
@@ -58,10 +66,14 @@ def place(
     baselines: bool = True,
     options: Mapping[str, Any] | None = None,
     profiles: Sequence[Profile] = (),
+    granularity: Granularity = "auto",
 ) -> Plan:
     """Find the best placement of a model on devices.
 
-    `options` are those of the model's reader, `profiles` measured seconds that correct analytic ones.
+    `options` are those of the model's reader, `profiles` measured seconds that correct analytic ones. `granularity`
+    "block" keeps the blocks of a model whole, as runtimes load them, "operator" places every operator by itself, and
+    "auto" splits the blocks of language models only where that pays. Where nothing fits, `fixes` of the error are the
+    smallest changes that help.
 
     >>> from stead.workloads.demo import demo_graph
     >>> plan = place(demo_graph(), "3090,3060", objective="latency", evaluations=200)
@@ -70,14 +82,47 @@ def place(
     """
     loaded = load(model, devices, options=options, profiles=profiles)
     wanted = objective_named(objective) if isinstance(objective, str) else objective
-    return place_problem(
-        loaded.problem(wanted, constraints),
+    return place_loaded(
+        loaded,
+        wanted,
+        constraints or Constraints(),
         solver=solver,
         budget=Budget(time_limit, evaluations),
         seed=seed,
         baselines=baselines,
-        made_from=(loaded.model_name, loaded.devices_text),
+        granularity=granularity,
     )
+
+
+def place_loaded(
+    loaded: Loaded,
+    objective: Objective,
+    constraints: Constraints,
+    *,
+    solver: str | Solver = "auto",
+    budget: Budget | None = None,
+    seed: int = 0,
+    baselines: bool = True,
+    granularity: Granularity = "auto",
+) -> Plan:
+    """Place a model that is read already; an error that nothing fits carries what would help, found when asked for."""
+    began = clock.now()
+    try:
+        return place_problem(
+            loaded.problem(objective, constraints),
+            solver=solver,
+            budget=budget,
+            seed=seed,
+            baselines=baselines,
+            made_from=(loaded.model_name, loaded.devices_text),
+            granularity=granularity,
+        )
+    except Infeasible as error:
+        limit = TIME_LIMIT_SECONDS if budget is None or budget.seconds is None else budget.seconds
+        seconds = max(began + limit - clock.now(), LEAST_FIX_SECONDS, FIX_SHARE * limit)
+        whole = granularity == "block"
+        error.fixed_by(lambda: remedies(loaded, objective, constraints, whole_blocks=whole, seconds=seconds))
+        raise
 
 
 def place_problem(
@@ -88,179 +133,138 @@ def place_problem(
     seed: int = 0,
     baselines: bool = True,
     made_from: tuple[str, str] = ("", ""),
+    granularity: Granularity = "operator",
 ) -> Plan:
     """Solve a problem, baselines first so that there is an answer from the beginning.
 
     The time limit is one for both; where evaluations are limited, it only ends them. An interrupt, wherever it comes,
     leaves the best placement so far.
     """
-    chosen = solver_of(solver)
-    reason = chosen.unsupported(problem)
-    if reason is not None:
-        raise BadInput(f"solver {chosen.name} cannot take this problem: {reason}")
-    attempt = _Attempt(problem, chosen, budget or Budget(TIME_LIMIT_SECONDS), seed)
+    if granularity not in GRANULARITIES:
+        near = did_you_mean(granularity, GRANULARITIES)
+        raise BadInput(f"granularity is one of {', '.join(GRANULARITIES)}, got {granularity!r}{near}")
+    question = _Question(
+        solver_of(solver), budget or Budget(TIME_LIMIT_SECONDS), seed, baselines, clock.now()
+    )
+    if granularity == "operator" or (granularity == "auto" and not is_language_model(problem.graph)):
+        plan, made = question.answer(problem, question.budget), {}
+    else:
+        plan, levels = _by_blocks(problem, question, may_split=granularity == "auto")
+        made = {"granularity": levels.as_dict()}
     model, devices = made_from
-    solution = attempt.run(baselines=baselines)
-    made = provenance(model=model, devices=devices, seed=seed)
-    return Plan(problem, solution, tuple(attempt.rules), made)
+    return replace(plan, provenance={**provenance(model=model, devices=devices, seed=seed), **made})
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """How a problem is to be solved, whatever its granularity."""
+
+    solver: Solver
+    budget: Budget
+    seed: int
+    baselines: bool
+    began: float  # by the clock
+
+    @property
+    def left_seconds(self) -> float:
+        """What is left of the time limit; inf where there is none."""
+        limit = self.budget.seconds
+        return math.inf if limit is None else max(0.0, self.began + limit - clock.now())
+
+    def answer(self, problem: Problem, budget: Budget) -> Plan:
+        """The plan for one problem within a budget."""
+        reason = self.solver.unsupported(problem)
+        if reason is not None:
+            raise BadInput(f"solver {self.solver.name} cannot take this problem: {reason}")
+        attempt = Attempt(problem, self.solver, budget, self.seed)
+        solution = attempt.run(baselines=self.baselines)
+        return Plan(problem, solution, tuple(attempt.rules))
+
+    def share(self, share: float) -> Budget:
+        """A part of the whole budget; where evaluations count, time only ends the search."""
+        budget, left = self.budget, self.left_seconds
+        if budget.evaluations is not None:
+            evaluations = max(1, int(share * budget.evaluations))
+            return replace(budget, seconds=None if budget.seconds is None else left, evaluations=evaluations)
+        return replace(budget, seconds=None if budget.seconds is None else min(left, share * budget.seconds))
+
+    def bound(self, problem: Problem) -> Bound:
+        """A bound over all placements, for a small share of the time."""
+        limit, counts = self.budget.seconds, self.budget.evaluations is not None
+        share = math.inf if limit is None or counts else BOUND_SHARE * limit
+        return best_bound(problem, seconds=share, within=self.left_seconds)
+
+
+def _by_blocks(problem: Problem, question: _Question, *, may_split: bool) -> tuple[Plan, Levels]:
+    """The plan for whole blocks, or where splitting them pays that for operators, and what both levels give."""
+    fine = experts_together(problem)
+    try:
+        coarse = whole_blocks(problem)
+        if may_split and question.solver.unsupported(coarse) is not None:
+            return question.answer(fine, question.budget), Levels("operator", may_split, None, None, 0.0)
+        blocks = question.answer(coarse, question.share(BLOCK_SHARE if may_split else 1.0))
+    except Infeasible:
+        if not may_split:
+            raise
+        plan = question.answer(fine, question.share(1.0))
+        return plan, Levels("operator", may_split, None, plan.solution.objective_seconds, 0.0)
+    if blocks.solution.interrupted:
+        whole = said_of_all(blocks.solution, bound=Bound("none", 0.0, ""), units=BLOCKS)
+        return replace(blocks, solution=whole), Levels("block", may_split, whole.objective_seconds, None, 0.0)
+    return _split_where_it_pays(problem, fine, blocks, question, may_split=may_split)
+
+
+def _split_where_it_pays(
+    problem: Problem, fine: Problem, blocks: Plan, question: _Question, *, may_split: bool
+) -> tuple[Plan, Levels]:
+    """The plan for whole blocks, or that for operators if it is better by enough."""
+    bound = question.bound(problem)
+    whole = said_of_all(blocks.solution, bound=bound, units=BLOCKS)
+    levels = Levels("block", may_split, whole.objective_seconds, None, bound.seconds)
+    finer = None
+    if may_split and levels.may_pay:
+        try:
+            finer = _split(fine, blocks, question)
+        except KeyboardInterrupt:
+            whole = replace(whole, interrupted=True, stopped_by="interrupted")
+    if finer is None:
+        return replace(blocks, solution=whole), levels
+    levels = replace(levels, operator_seconds=finer.objective_seconds)
+    if not levels.pays:
+        return replace(blocks, solution=_with_effort(whole, whole, finer)), levels
+    if fine is problem:
+        said = finer.with_bound(bound.seconds, bound.name)
+    else:
+        said = said_of_all(finer, bound=bound, units=EXPERT_GROUPS)
+    seconds = max(LEAST_RULE_SECONDS, question.left_seconds)
+    rules = run_baselines(fine, seed=question.seed, seconds=seconds) if question.baselines else ()
+    return Plan(fine, _with_effort(said, whole, finer), rules), replace(levels, level="operator")
+
+
+def _with_effort(solution: Solution, *spent: Solution) -> Solution:
+    """A solution that says what was spent on all levels."""
+    return replace(
+        solution,
+        evaluations=sum(one.evaluations for one in spent),
+        elapsed_seconds=sum(one.elapsed_seconds for one in spent),
+        interrupted=any(one.interrupted for one in spent),
+    )
+
+
+def _split(problem: Problem, blocks: Plan, question: _Question) -> Solution | None:
+    """What the solver finds for operators, beginning with the plan for blocks; None if that is nothing."""
+    budget = question.share(1 - BLOCK_SHARE)
+    if budget.seconds == 0.0 or question.solver.unsupported(problem) is not None:
+        return None
+    found = blocks.solution
+    placement = Placement(problem, found.placement.devices, found.placement.order, found.placement.replicas)
+    known = replace(found, placement=placement, bound_seconds=0.0, bound_name="", scope="", stopped_by="")
+    try:
+        return Attempt(problem, question.solver, budget, question.seed, known={"blocks": known}).run(baselines=False)
+    except Infeasible:
+        return None
 
 
 def solver_of(given: str | Solver) -> Solver:
     """A solver by name, or the given one."""
     return solver(given) if isinstance(given, str) else given
-
-
-def run_baselines(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    names: Sequence[str] = BASELINES,
-    watch: Callable[[Baseline], None] | None = None,
-    seconds: float = math.inf,
-) -> tuple[Baseline, ...]:
-    """Every simple rule, with its value or the reason why it has none; none begins after so many seconds."""
-    results = []
-    for result, _ in _outcomes(problem, seed, names, seconds):
-        results.append(result)
-        if watch is not None:
-            watch(result)
-    return tuple(results)
-
-
-def _outcomes(
-    problem: Problem,
-    seed: int,
-    names: Sequence[str],
-    seconds: float,
-    doing: Callable[[str], None] | None = None,
-) -> Iterator[tuple[Baseline, Solution | None]]:
-    """What rules find, one by one, each within what is left of the time."""
-    end = clock.now() + seconds
-    for name in (*(f"single:{device}" for device in problem.cluster.names), *names):
-        left = end - clock.now()
-        if left < 0:
-            yield Baseline(name, reason="left out: no time"), None
-            continue
-        if doing is not None:
-            doing(f"rule {name}")
-        yield _baseline(problem, name, seed, Budget(None if left == math.inf else left))
-
-
-def _baseline(problem: Problem, name: str, seed: int, budget: Budget) -> tuple[Baseline, Solution | None]:
-    rule = solver(name)
-    reason = rule.unsupported(problem)
-    if reason is not None:
-        return Baseline(name, reason=reason), None
-    try:
-        found = rule.solve(problem, budget, seed)
-    except SteadError as error:
-        said = str(error).removeprefix(f"{rule.name} found no placement that works: ")
-        return Baseline(name, reason=said), None
-    return Baseline(name, found.objective_seconds, placement=found.placement), found
-
-
-class _Attempt:
-    """One placement of a problem: what rules and the solver have found so far, whenever one asks."""
-
-    def __init__(self, problem: Problem, chosen: Solver, budget: Budget, seed: int) -> None:
-        self.rules: list[Baseline] = []
-        self._problem, self._chosen, self._budget, self._seed = problem, chosen, budget, seed
-        self._known: dict[str, Solution] = {}
-        self._searches: list[Search] = []
-        self._began = clock.now()
-
-    def run(self, *, baselines: bool) -> Solution:
-        """The solver's answer with a bound; `auto` never returns less than a rule found."""
-        try:
-            if baselines:
-                self._run_rules()
-            solution = self._solve()
-            return self._bounded(solution)
-        except KeyboardInterrupt:
-            found = self._best_so_far()
-            if found is None:
-                raise
-            return found
-
-    @property
-    def _spent(self) -> float:
-        return clock.now() - self._began
-
-    def _run_rules(self) -> None:
-        limit = math.inf if self._budget.seconds is None else self._budget.seconds
-        share = limit if self._budget.evaluations is not None else max(RULE_SHARE * limit, LEAST_RULE_SECONDS)
-        for rule, found in _outcomes(self._problem, self._seed, BASELINES, share, self._budget.on_step):
-            self.rules.append(rule)
-            if found is not None:
-                self._tell(found)
-                self._known[rule.name] = found
-                if found.interrupted:
-                    raise KeyboardInterrupt
-
-    def _tell(self, found: Solution) -> None:
-        """Let who watches know of a rule that is better than those before."""
-        best = min((one.objective_seconds for one in self._known.values()), default=math.inf)
-        if self._budget.on_improvement is not None and found.objective_seconds < best:
-            step = Improvement(self._spent, len(self.rules), found.objective_seconds, found_by=found.solver)
-            self._budget.on_improvement(step)
-
-    def _solve(self) -> Solution:
-        """Run the solver with what rules leave of the budget."""
-        budget = replace(self._rest(), on_search=self._searches.append)
-        try:
-            if isinstance(self._chosen, Auto):
-                solution = self._chosen.solve_from(self._known, self._problem, budget, self._seed)
-            else:
-                solution = self._chosen.solve(self._problem, budget, self._seed)
-        except Infeasible:
-            rule = self._best_rule()
-            if rule is None or not isinstance(self._chosen, Auto):
-                raise
-            ended = self._searches[0].stopped_by if self._searches else "time"
-            return replace(rule, stopped_by="finished" if ended == "proved" else ended)
-        return solution
-
-    def _rest(self) -> Budget:
-        """What is left for the solver: half of a time limit at least, unless the clock may only end the search."""
-        if self._budget.seconds is None:
-            return self._budget
-        left = self._budget.seconds - self._spent
-        if self._budget.evaluations is None:
-            left = max(left, RULE_SHARE * self._budget.seconds)
-            if self.rules and not self._known:
-                left *= DOUBTFUL_SHARE
-        return replace(self._budget, seconds=max(0.0, left))
-
-    def _bounded(self, solution: Solution) -> Solution:
-        """The solution with a bound over all placements if the solver gives none; an interrupt leaves it without."""
-        if solution.bound_seconds > 0.0 or solution.interrupted:
-            return solution
-        limit = math.inf if self._budget.seconds is None else self._budget.seconds
-        try:
-            if self._budget.on_step is not None:
-                self._budget.on_step("bounds")
-            left = max(LEAST_BOUND_SECONDS, limit - self._spent)
-            bound = best_bound(self._problem, seconds=limit, within=left)
-        except KeyboardInterrupt:
-            return replace(solution, interrupted=True, stopped_by="interrupted")
-        return solution.with_bound(bound.seconds, bound.name)
-
-    def _best_so_far(self) -> Solution | None:
-        """The incumbent of the solver, or the best rule if that is better and the solver may use it."""
-        search = self._searches[0] if self._searches else None
-        if search is not None and search.best is not None:
-            search.interrupted = True
-            return search.solution()
-        rule = self._best_rule()
-        return None if rule is None else replace(rule, interrupted=True, stopped_by="interrupted")
-
-    def _best_rule(self) -> Solution | None:
-        best = min(self._known.items(), key=lambda item: item[1].objective_seconds, default=None)
-        if best is None:
-            return None
-        name, found = best
-        step = Improvement(0.0, 1, found.objective_seconds, found_by=name)
-        return Solution(
-            found.placement, found.objective_seconds, solver=self._chosen.name, found_by=name, seed=self._seed,
-            evaluations=1, elapsed_seconds=self._spent, trail=(step,),
-        )  # fmt: skip

@@ -11,7 +11,7 @@ SteadError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -44,7 +44,8 @@ class Infeasible(SteadError):
     """No placement meets the constraints.
 
     `short_bytes` says how much memory is missing on which device, `placement` is the device array that misses the
-    least; `proved` is False when a placement was merely not found.
+    least; `proved` is False when a placement was merely not found. `fixes` are the smallest changes that help, each
+    with its `text` and the `problem` as it then is; they are looked for when they are first asked for.
     """
 
     def __init__(
@@ -59,6 +60,19 @@ class Infeasible(SteadError):
         self.short_bytes: dict[str, int] = dict(short_bytes or {})
         self.placement: Any = placement
         self.proved = proved
+        self._find_fixes: Callable[[], Iterable[Any]] = tuple
+        self._fixes: tuple[Any, ...] | None = None
+
+    def fixed_by(self, find: Callable[[], Iterable[Any]]) -> None:
+        """Say how to look for changes that help."""
+        self._find_fixes, self._fixes = find, None
+
+    @property
+    def fixes(self) -> tuple[Any, ...]:
+        """Changes that were tried and help; empty where none is known."""
+        if self._fixes is None:
+            self._fixes = tuple(self._find_fixes())
+        return self._fixes
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

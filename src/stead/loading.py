@@ -51,7 +51,7 @@ class Loaded:
 
 def load(
     model: str | Path | Graph | Model,
-    devices: str | Path | Cluster | None = None,
+    devices: str | Path | Cluster | Sequence[str] | None = None,
     *,
     options: Mapping[str, Any] | None = None,
     profiles: Sequence[Profile] = (),
@@ -63,7 +63,10 @@ def load(
     """
     found, name = read_model(model, options)
     resolutions: tuple[str, ...] = ()
-    text = "" if isinstance(devices, Cluster) else str(devices or "")
+    if isinstance(devices, Cluster) or devices is None:
+        text = ""
+    else:
+        text = str(devices) if isinstance(devices, str | Path) else " + ".join(devices)
     if isinstance(devices, Cluster):
         cluster = devices
     elif devices is not None:

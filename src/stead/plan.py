@@ -7,11 +7,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from stead.errors import MissingExtra
 from stead.plan_file import Baseline, is_plan, plan_document, read_plan, write_plan
 from stead.problem import Placement, Problem
+from stead.report import (
+    LayerRow,
+    card,
+    explain,
+    explain_operators,
+    layer_rows,
+    operator_columns,
+    operator_text,
+    summary,
+)
 from stead.sim import Trace, simulate
 from stead.solvers import Solution
 from stead.version import __version__
@@ -19,7 +31,7 @@ from stead.version import __version__
 __all__ = ["Baseline", "Plan", "is_plan", "provenance"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """A placed problem.
 
@@ -47,6 +59,37 @@ class Plan:
         """The best of the simple rules, if any of them works."""
         valued = [baseline for baseline in self.baselines if baseline.objective_seconds is not None]
         return min(valued, key=lambda baseline: baseline.objective_seconds or 0.0, default=None)
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name}: {count}" for name, count in self.placement.counts().items() if count)
+        return (
+            f"Plan({self.problem.graph.name!r}, {self.problem.objective.name}: {self.solution.objective_seconds:.6g} s "
+            f"per {self.problem.objective.unit}, {self.solution.proof}; operators {held})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The plan as a notebook shows it: a small table without script."""
+        return card(self)
+
+    def layers(self) -> list[LayerRow]:
+        """Which layer is where: one row for what a device holds of a kind of layer, exceptions last."""
+        return sorted(layer_rows(self.problem, self.placement), key=lambda row: row.exception)
+
+    def summary(self) -> str:
+        """The plan in one screen of text."""
+        return summary(explain(self))
+
+    def explain(self, name: str) -> str:
+        """Why the operators that fit a name, a pattern or a module path are where they are."""
+        return "\n".join(operator_text(one) for one in explain_operators(self, name))
+
+    def to_frame(self) -> Any:
+        """A pandas table with one row per operator; times are NaN where the objective has no time line."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise MissingExtra("pandas", "pandas", "plan.to_frame()") from None
+        return pandas.DataFrame(operator_columns(self))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as a small plan's file holds them."""

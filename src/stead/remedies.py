@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -19,10 +19,15 @@ from stead.solvers.baselines import Balanced, FitMemory, Single
 from stead.solvers.climb import climb_to_fit
 from stead.solvers.huggingface import HfSequential
 from stead.solvers.split import Split
+from stead.solvers.whole_blocks import whole_blocks as blocks_of
 
 CLOSE = 0.01  # an amount of memory is searched to within this share of itself
 MOST_DROPPED = 2  # constraints dropped at once
 MOST_TRIES = 64  # sets of constraints tried
+
+Asked = Callable[
+    [Loaded, Constraints], Problem
+]  # the question about other devices or under other constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +39,31 @@ class Remedy:
 
 
 def remedies(
-    loaded: Loaded, objective: Objective, constraints: Constraints, *, seconds: float = math.inf
+    loaded: Loaded,
+    objective: Objective,
+    constraints: Constraints,
+    *,
+    whole_blocks: bool = False,
+    seconds: float = math.inf,
 ) -> tuple[Remedy, ...]:
-    """The smallest change of each kind that lets a placement be found; after so many seconds, those found so far.
+    """The smallest change of each kind that lets a placement be found, also of whole blocks if so asked.
 
+    After so many seconds nothing more is tried: there may be fewer changes then, or larger ones than need be.
     An interrupt ends the search for them, too.
     """
-    found: list[Remedy] = []
     end = clock.now() + seconds
-    try:
-        found.extend(_fewer_constraints(loaded, objective, constraints, end))
+
+    def asked(loaded: Loaded, constraints: Constraints) -> Problem:
         problem = loaded.problem(objective, constraints)
-        found.extend(_more_memory(problem, end))
-        found.extend(_another_device(loaded, objective, constraints, end))
+        return blocks_of(problem) if whole_blocks else problem
+
+    found: list[Remedy] = []
+    try:
+        if whole_blocks:
+            found.extend(_split_blocks(loaded.problem, objective, constraints, end))
+        found.extend(_fewer_constraints(loaded, constraints, asked, end))
+        found.extend(_more_memory(asked(loaded, constraints), end))
+        found.extend(_another_device(loaded, constraints, asked, end))
     except (Infeasible, KeyboardInterrupt):
         pass  # what was found until then helps
     return tuple(found)
@@ -88,14 +105,27 @@ def _more_memory(problem: Problem, end: float) -> Iterator[Remedy]:
         yield Remedy(f"{format_bytes(extra)} more on {device.name} ({extra} bytes)", changed)
 
 
-def _another_device(
-    loaded: Loaded, objective: Objective, constraints: Constraints, end: float
+def _split_blocks(
+    ask: Callable[[Objective, Constraints], Problem],
+    objective: Objective,
+    constraints: Constraints,
+    end: float,
 ) -> Iterator[Remedy]:
+    """Letting the operators of a block go to several devices."""
+    try:
+        problem = ask(objective, constraints)
+    except Infeasible:
+        return
+    if first_feasible(problem, end=end) is not None:
+        yield Remedy("split blocks: --granularity operator", problem)
+
+
+def _another_device(loaded: Loaded, constraints: Constraints, asked: Asked, end: float) -> Iterator[Remedy]:
     """Letting the CPU take part, where it does not yet."""
     if any(device.is_host for device in loaded.cluster):
         return
     try:
-        problem = loaded.on(add_host(loaded.cluster)).problem(objective, constraints)
+        problem = asked(loaded.on(add_host(loaded.cluster)), constraints)
     except SteadError:
         return
     if first_feasible(problem, end=end) is not None:
@@ -103,7 +133,7 @@ def _another_device(
 
 
 def _fewer_constraints(
-    loaded: Loaded, objective: Objective, constraints: Constraints, end: float
+    loaded: Loaded, constraints: Constraints, asked: Asked, end: float
 ) -> Iterator[Remedy]:
     """All smallest sets of constraints whose absence helps."""
     items = constraints.items()
@@ -116,7 +146,7 @@ def _fewer_constraints(
                 return
             kept = Constraints.of(item for number, item in enumerate(items) if number not in dropped)
             try:
-                problem = loaded.problem(objective, kept)
+                problem = asked(loaded, kept)
             except Infeasible:
                 continue
             if first_feasible(problem, end=end) is not None:

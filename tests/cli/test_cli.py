@@ -310,3 +310,21 @@ def test_an_interrupt_still_writes_the_best_plan(here: Path) -> None:
     answer = json.loads(out)
     assert answer["interrupted"]
     assert (here / "plan.json").exists()
+
+
+def test_granularity_is_an_option_of_place_and_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("place", "demo.json", "-d", "3090,3060", "-g", "latency", "--evaluations", "500")
+    code, out, _ = run(capsys, *given, "--granularity", "block")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith(" layers   3090: ")  # the first thing that is said
+    assert " blocks   whole, as asked for" in lines
+    assert not any("except" in text for text in lines)
+    code, out, _ = run(capsys, *given, "--granularity", "operator", "--json")
+    assert code == 0
+    assert json.loads(out)["granularity"] is None
+    code, _, err = run(capsys, *given, "--granularity", "layer")
+    assert code == 2
+    assert "granularity is one of auto, block, operator, got 'layer'" in err

@@ -6,12 +6,18 @@ import struct
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from model_files import gguf_file
 
 from stead.errors import BadInput
 from stead.formats import read
 from stead.formats.gguf import Gguf
+from stead.loading import load
+from stead.problem import Latency, Placement
+from stead.report import layer_rows
+from stead.report.layer_text import layer_texts
+from stead.solvers.whole_blocks import is_language_model, whole_blocks
 
 F32, F16, Q8_0, Q4_K = 0, 1, 8, 12
 WIDTH, HIDDEN, WORDS = 256, 512, 1000
@@ -321,3 +327,18 @@ def test_a_vocabulary_of_a_quarter_million_words_is_passed_over_quickly(save_ggu
     started = time.process_time()
     Gguf().read(path)
     assert time.process_time() - started < 1.0
+
+
+def test_the_blocks_of_a_mixture_are_kept_whole_with_their_experts_apart(save_gguf):
+    tensors = {"token_embd.weight": ((WIDTH, WORDS), F16), **block(0, MOE), **block(1, MOE),
+               "output_norm.weight": ((WIDTH,), F32), "output.weight": ((WIDTH, WORDS), F16)}  # fmt: skip
+    problem = load(save_gguf(gguf_file(METADATA, tensors)), "3090,cpu").problem(Latency())
+    assert is_language_model(problem.graph)
+    whole = whole_blocks(problem)
+    assert whole.unit_count == 7  # token_embd, twice a block and its experts, output_norm, output
+    on_cpu = ["experts" in name for name in whole.graph.operator_names]
+    rows = layer_rows(whole, Placement(whole, np.array(on_cpu).astype(np.uint8)))
+    assert layer_texts(rows) == [
+        "3090: token_embd, blk 0-1, output_norm, output",
+        "cpu: experts of blk 0-1",
+    ]

@@ -17,6 +17,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Folder for plan.json and report.html.")
     ] = Path(),
+    granularity: options.Granularity = "auto",
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> int:
@@ -41,6 +42,7 @@ def demo(
         budget=Budget(evaluations=EVALUATIONS),
         seed=seed,
         made_from=("demo", DEVICES),
+        granularity=granularity,  # type: ignore[arg-type]
     )
     try:
         output.mkdir(parents=True, exist_ok=True)

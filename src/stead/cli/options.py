@@ -73,6 +73,14 @@ Forbid = Annotated[
 Colocate = Annotated[
     list[str] | None, typer.Option("--colocate", metavar="A,B", help="Operators that share a device.")
 ]
+Granularity = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|block|operator",
+        help="Keep blocks whole, as runtimes load them, or place operators; auto: split blocks of language models "
+        "only where it pays.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 

@@ -49,6 +49,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "interrupted": solution.interrupted,
         "stopped_by": solution.stopped_by,
         "layers": [layer_document(row) for row in report.layers],
+        "granularity": None if report.levels is None else report.levels.as_dict(),
         "placement_matters": report.placement_matters,
         "as_good_rule": None if report.as_good is None else report.as_good.name,
         "elapsed_seconds": solution.elapsed_seconds,

@@ -12,13 +12,13 @@ from stead.cli import options
 
 if TYPE_CHECKING:
     from stead.cli.progress import Progress
+    from stead.errors import Infeasible
     from stead.loading import Loaded
     from stead.plan import Plan
     from stead.problem import Constraints, Objective
     from stead.remedies import Remedy
 
 INFEASIBLE, INTERRUPTED = 3, 130
-LEAST_FIX_SECONDS, FIX_SHARE = 1.0, 0.05  # for a look at what would help, whatever the search has left of the time
 
 
 def place(
@@ -49,6 +49,7 @@ def place(
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     evaluations: Annotated[int | None, typer.Option(help="Placements to score at most.")] = None,
+    granularity: options.Granularity = "auto",
     seed: options.Seed = 0,
     pin: options.Pin = None,
     forbid: options.Forbid = None,
@@ -86,7 +87,9 @@ def place(
     try:
         for goal in goals:
             with Progress() as progress:
-                plan = _placed(loaded, goal, constraints, chosen, time_limit, evaluations, seed, json, progress)
+                plan = _placed(
+                    loaded, goal, constraints, chosen, time_limit, evaluations, granularity, seed, json, progress
+                )
             if plan is None:
                 return INFEASIBLE
             plans.append(plan)
@@ -126,37 +129,36 @@ def _placed(
     chosen: Any,
     time_limit: float,
     evaluations: int | None,
+    granularity: str,
     seed: int,
     json: bool,
     progress: Progress,
 ) -> Plan | None:
     """The plan, or None after saying why there is none and what would help."""
-    from stead import clock
-    from stead.api import place_problem
+    from stead.api import place_loaded
     from stead.errors import Infeasible
-    from stead.remedies import remedies
     from stead.solvers import Budget
 
-    began = clock.now()
     progress.search(time_limit)
     try:
-        return place_problem(
-            loaded.problem(goal, constraints),
+        return place_loaded(
+            loaded,
+            goal,
+            constraints,
             solver=chosen,
             budget=Budget(time_limit, evaluations, progress.improved, progress.doing),
             seed=seed,
-            made_from=(loaded.model_name, loaded.devices_text),
+            granularity=granularity,  # type: ignore[arg-type]
         )
     except Infeasible as error:
         progress.doing("looking for what would help")
-        left = max(began + time_limit - clock.now(), LEAST_FIX_SECONDS, FIX_SHARE * time_limit)
-        found = remedies(loaded, goal, constraints, seconds=left)
+        found = error.fixes
         progress.close()
         _print_infeasible(error, found, goal, json)
         return None
 
 
-def _print_infeasible(error: Any, found: Sequence[Remedy], goal: Objective, json: bool) -> None:
+def _print_infeasible(error: Infeasible, found: Sequence[Remedy], goal: Objective, json: bool) -> None:
     """What is missing and the smallest changes that were tried and help."""
     import sys
 

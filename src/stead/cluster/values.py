@@ -154,7 +154,7 @@ class Routes:
     host_bytes_per_second: NDArray[np.float64]  # [write to host memory | read from it, device]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cluster:
     """Devices in a fixed order and the links between them.
 
@@ -168,6 +168,9 @@ class Cluster:
     links: tuple[Link, ...] = ()
     contention: Contention = "link"
     routing: Routing = "direct"
+
+    def __repr__(self) -> str:
+        return f"Cluster({', '.join(self.names)}; {len(self.links)} link{'s' if len(self.links) != 1 else ''})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", tuple(self.devices))

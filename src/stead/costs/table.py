@@ -77,6 +77,10 @@ class Costs:
             )
         self._reasons = dict(reasons or {})
 
+    def __repr__(self) -> str:
+        operators, devices = self.seconds.shape
+        return f"Costs({operators} operators on {devices} device{'s' if devices > 1 else ''}, {self.source.label})"
+
     def reason(self, kind: str, device: str) -> str:
         """Why operators of a kind cannot run on a device, as far as the source of the costs says."""
         return self._reasons.get((kind, device), "no cost is given for it there")

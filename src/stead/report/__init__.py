@@ -8,8 +8,9 @@ from stead.report.facts import (
     RuleFacts,
     explain,
     explain_operators,
+    operator_columns,
 )
-from stead.report.html import page
+from stead.report.html import card, page
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.text import operator_text, summary
 from stead.report.tied import TiedFacts
@@ -22,9 +23,11 @@ __all__ = [
     "Report",
     "RuleFacts",
     "TiedFacts",
+    "card",
     "explain",
     "explain_operators",
     "layer_rows",
+    "operator_columns",
     "operator_text",
     "page",
     "summary",

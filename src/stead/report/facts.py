@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.costs import Source
 from stead.errors import BadInput
-from stead.graph import Graph
+from stead.graph import PHASES, Graph
 from stead.problem import Placement, Problem, matching
 from stead.report.layers import LayerRow, layer_rows
+from stead.report.levels import Levels
 from stead.report.tied import TiedFacts, tied_facts
 from stead.sim import simulate, simulate_many
 
@@ -96,14 +97,13 @@ class Report:
     kv_bytes: int  # of those
     flops: float
     layers: tuple[LayerRow, ...]  # which layer is where
+    levels: Levels | None  # whether blocks are whole; None where that was no question
     tied: tuple[TiedFacts, ...] = ()  # weights that several devices share
 
     def __repr__(self) -> str:
         used = ", ".join(f"{device.name}: {device.operators}" for device in self.used)
-        return (
-            f"Report({self.objective}: {self.objective_seconds:.6g} s per {self.unit}, "
-            f"gap {100 * self.gap:.1f} %, operators {used})"
-        )
+        proof = f"gap {100 * self.gap:.1f} %" if self.bound_seconds > 0 else "no bound"
+        return f"Report({self.objective}: {self.objective_seconds:.6g} s per {self.unit}, {proof}, operators {used})"
 
     @property
     def bottleneck(self) -> DeviceFacts:
@@ -213,6 +213,7 @@ def explain(plan: Plan) -> Report:
         flops=float(graph.flops.sum()),
         tied=tied_facts(plan.placement, trace),
         layers=layer_rows(problem, plan.placement),
+        levels=Levels.from_dict(plan.provenance.get("granularity")),
     )
 
 
@@ -331,3 +332,23 @@ def _reason(plan: Plan, unit: NDArray[np.bool_], v: int, d: int, change: float, 
     here = plan.placement.devices[v]
     gain = float(problem.costs.seconds[unit, here].sum() - problem.costs.seconds[unit, d].sum())
     return "transfer > gain" if gain > 0 else "slower there" if gain < 0 else "transfer"
+
+
+def operator_columns(plan: Plan) -> dict[str, list[Any]]:
+    """Columns of a table with one row per operator."""
+    problem, graph, devices = plan.problem, plan.problem.graph, plan.placement.devices
+    timeline = plan.trace.timeline
+    unknown = [math.nan] * len(graph)
+    users = np.repeat(graph.weight_bytes, np.diff(graph.weight_user_first))
+    used = np.bincount(graph.weight_users, weights=users, minlength=len(graph)).astype(np.int64)
+    return {
+        "name": list(graph.operator_names),
+        "kind": list(graph.kinds),
+        "module": list(graph.modules),
+        "phase": [PHASES[phase] for phase in graph.phases.tolist()],
+        "device": [problem.cluster.names[d] for d in devices.tolist()],
+        "start_seconds": unknown if timeline is None else (timeline.start_ticks / 1e12).tolist(),
+        "finish_seconds": unknown if timeline is None else (timeline.finish_ticks / 1e12).tolist(),
+        "seconds": problem.costs.seconds[np.arange(len(graph)), devices].tolist(),
+        "weight_bytes": used.tolist(),
+    }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stead.cluster.units import format_bytes, format_seconds
 from stead.report.facts import Report, explain
 from stead.report.layer_text import TITLES
-from stead.report.layers import LayerRow
+from stead.report.layers import LayerRow, layer_rows
 from stead.report.text import summary
 from stead.sim import Curve, Timeline
 
@@ -50,7 +50,7 @@ def page(plan: Plan) -> str:
     report = explain(plan)
     parts = [
         _title(plan, report),
-        "<h2>Which layer goes where</h2>" + layer_list(report.layers),
+        "<h2>Which layer goes where</h2>" + layer_list(report.layers) + _levels(report),
         _verdict(report),
         "<h2>Beside the simple rules</h2>" + _rules(report),
         "<h2>Devices</h2>" + _devices(report),
@@ -68,6 +68,16 @@ def page(plan: Plan) -> str:
     )
 
 
+def card(plan: Plan) -> str:
+    """A plan in a few lines for a notebook: value, bound and which layer goes where."""
+    solution, objective = plan.solution, plan.problem.objective
+    return (
+        f"<div><p><b>{escape(plan.problem.graph.name)}</b>: {format_seconds(solution.objective_seconds)} "
+        f"per {escape(objective.unit)}, {solution.proof} ({escape(objective.describe())})</p>"
+        f"{layer_list(layer_rows(plan.problem, plan.placement), most_apart=MOST_OPEN)}</div>"
+    )
+
+
 def _title(plan: Plan, report: Report) -> str:
     return (
         f"<h1>{escape(plan.problem.graph.name)}</h1>"
@@ -76,8 +86,15 @@ def _title(plan: Plan, report: Report) -> str:
     )
 
 
-def layer_list(rows: Sequence[LayerRow]) -> str:
-    """Every row of the map as a table; what stands apart from its block comes last and can be opened."""
+def _levels(report: Report) -> str:
+    return f'<p class="soft">blocks: {escape(report.levels.text)}</p>' if report.levels is not None else ""
+
+
+def layer_list(rows: Sequence[LayerRow], *, most_apart: int | None = None) -> str:
+    """Every row of the map as a table; what stands apart from its block comes last and can be opened.
+
+    `most_apart` is how many of those are shown at most.
+    """
     head = "".join(f"<th>{title}</th>" for title in TITLES)
     settled = _layer_rows([row for row in rows if not row.exception])
     apart = [row for row in rows if row.exception]
@@ -85,9 +102,11 @@ def layer_list(rows: Sequence[LayerRow]) -> str:
     if not apart:
         return table
     opened = " open" if len(apart) <= MOST_OPEN else ""
+    shown = apart[:most_apart]
+    more = f"<p>and {len(apart) - len(shown)} more</p>" if len(shown) < len(apart) else ""
     return (
         f"{table}<details{opened}><summary>{len(apart)} apart from the rest of their blocks</summary>"
-        f"<table><tr>{head}</tr>{_layer_rows(apart)}</table></details>"
+        f"<table><tr>{head}</tr>{_layer_rows(shown)}</table>{more}</details>"
     )
 
 

@@ -9,7 +9,7 @@ from stead.report.layers import LayerRow
 
 MOST_NAMES = 8  # in a line of a summary
 MOST_APART = 5  # of what stands apart from its block
-TITLES = ("device", "layers", "operators", "weights", "seconds")
+TITLES = ("device", "holds", "operators", "weights", "seconds")
 
 
 def layer_texts(rows: Sequence[LayerRow]) -> list[str]:

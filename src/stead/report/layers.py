@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
 from stead.problem import Placement, Problem
-from stead.solvers.layers import block_paths, forward_anchors, module_paths, spread_labels
+from stead.solvers.layers import (
+    block_paths,
+    forward_anchors,
+    is_expert,
+    layer_names,
+    module_paths,
+    spread_labels,
+)
 
 FORWARD = PHASES.index("forward")
-EXPERTS = "experts"  # a module of this name may live apart from its block: runtimes can load that
 MOST_MODULES = 12  # modules outside of blocks that are named one by one; more are told by stretches
 MOST_RANGES = 4  # of numbers, in a short name
 
@@ -154,7 +160,7 @@ class _Map:
                 part=key.part,
                 phase=key.phase,
                 exception=key.apart
-                and (bool(key.phase) or (key.device in settled and EXPERTS not in key.part.split("."))),
+                and (bool(key.phase) or (key.device in settled and not is_expert(key.part))),
                 operators=int(counts[n]),
                 weight_bytes=int(weights[n]),
                 seconds=float(seconds[n]),
@@ -194,7 +200,7 @@ class _Map:
 
     def _home(self, members: list[int]) -> int:
         """The device of most operators, experts aside; of equals that with the most weights, then the first."""
-        dense = [v for v in members if EXPERTS not in self.paths[v].split(".")] or members
+        dense = [v for v in members if not is_expert(self.paths[v])] or members
         counts = Counter(self.devices[v] for v in dense)
         held = Counter[int]()
         for v in dense:
@@ -277,10 +283,8 @@ class _Items:
     def __init__(
         self, graph: Graph, paths: Sequence[str], anchors: Sequence[int], devices: Sequence[int]
     ) -> None:
-        found = block_paths(paths)
-        self.blocks = {block for block in found if block}
-        above = {"", *(".".join(parts[:i]) for parts in _parted(self.blocks) for i in range(1, len(parts)))}
-        modules = [block or _outside(path, above) for block, path in zip(found, paths, strict=True)]
+        self.blocks = {block for block in block_paths(paths) if block}
+        modules = layer_names(paths)
         names = list(dict.fromkeys(module for module in modules if module))
         if names:
             number = {name: n for n, name in enumerate(names)}
@@ -315,17 +319,6 @@ def _spread_on_device(
         readers = graph.readers[first:last].tolist()
         labels[v] = next((labels[u] for u in readers if labels[u] >= 0 and devices[u] == devices[v]), -1)
     return np.array(labels, dtype=np.int32)
-
-
-def _parted(blocks: Iterable[str]) -> Iterable[list[str]]:
-    return (block.split(".") for block in blocks)
-
-
-def _outside(path: str, above: set[str]) -> str:
-    """The outermost module of a path that holds no blocks; empty where the path itself holds some."""
-    parts = path.split(".")
-    prefixes = (".".join(parts[: i + 1]) for i in range(len(parts)))
-    return next((prefix for prefix in prefixes if prefix not in above), "")
 
 
 def _shortest(names: Iterable[str]) -> dict[str, str]:

@@ -35,6 +35,7 @@ def summary(
     """
     layers = layer_table(report.layers) if every_layer else layer_texts(report.layers)
     lines = [line("" if n else "layers", text) for n, text in enumerate(layers)]
+    lines.extend([line("blocks", report.levels.text)] if report.levels is not None else [])
     lines.extend(line("" if n else "devices", text) for n, text in enumerate(devices))
     lines.extend(line("" if n else "assumed", text) for n, text in enumerate(assumed))
     return "\n".join([*lines, *_head(report), *_table(report), *_tail(report)])

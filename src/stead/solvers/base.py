@@ -60,7 +60,7 @@ class Budget:
             raise BadInput(f"a budget allows at least 1 evaluation, got {self.evaluations}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Solution:
     """The best placement found and what is known about it."""
 
@@ -78,6 +78,15 @@ class Solution:
     interrupted: bool = False
     notes: tuple[str, ...] = ()
     stopped_by: StoppedBy = ""  # what ended the search
+
+    def __repr__(self) -> str:
+        by = self.solver if self.found_by in ("", self.solver) else f"{self.solver}, found by {self.found_by}"
+        return f"Solution({self.objective_seconds:.6g} s, {self.proof}, {by or 'no solver'})"
+
+    @property
+    def proof(self) -> str:
+        """What is proved, in two words."""
+        return f"gap {100 * self.gap:.1f} %" if self.bound_seconds > 0 else "no bound"
 
     @property
     def gap(self) -> float:

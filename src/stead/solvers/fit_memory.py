@@ -13,7 +13,7 @@ from stead.errors import Infeasible
 from stead.graph import Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.layers import layers_of, module_paths
+from stead.solvers.layers import is_expert, layers_of, module_paths
 from stead.solvers.rules import GIB, Wish, accelerators, hosts, solve_by_rule, weights_by_group
 
 
@@ -114,4 +114,4 @@ def _join(
 
 def _is_expert(graph: Graph) -> NDArray[np.bool_]:  # [operator]
     """Operators below a module called `experts`: of the many only a few work on a token."""
-    return np.array(["experts" in path.split(".") for path in module_paths(graph)], dtype=bool)
+    return np.array([is_expert(path) for path in module_paths(graph)], dtype=bool)

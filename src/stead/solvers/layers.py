@@ -13,6 +13,7 @@ from stead.problem import Problem
 from stead.transform.call_paths import module_path
 
 FORWARD = PHASES.index("forward")
+EXPERTS = "experts"  # a module of this name may live apart from its block: runtimes can load that
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +64,26 @@ def block_paths(modules: Sequence[str]) -> list[str]:
     return [found[path] for path in modules]
 
 
+def layer_names(modules: Sequence[str]) -> list[str]:
+    """The layer each module path counts with: its block, or outside of all blocks its outermost module that holds none.
+
+    >>> layer_names(["model.embed.words", "model.layers.0.mlp", "model.layers.1", "model", "head.dense"])
+    ['model.embed', 'model.layers.0', 'model.layers.1', '', 'head']
+    """
+    blocks = block_paths(modules)
+    above = {prefix for block in dict.fromkeys(blocks) for prefix in _prefixes(block)[:-1]}
+    found = {
+        path: block or next((prefix for prefix in _prefixes(path) if prefix not in above), "")
+        for path, block in zip(modules, blocks, strict=True)
+    }
+    return [found[path] for path in modules]
+
+
+def is_expert(module: str) -> bool:
+    """Whether a module path lies below one called `experts`: of the many only a few work on a token."""
+    return EXPERTS in module.split(".")
+
+
 def module_paths(graph: Graph) -> list[str]:  # [operator]
     """The module each operator lies in; one without a module lies where its forward operator does.
 
@@ -82,6 +103,12 @@ def forward_anchors(graph: Graph) -> NDArray[np.int64]:  # [operator]
         elif graph.read_first[v] < graph.read_first[v + 1]:
             anchors[v] = anchors[graph.tensor_producer[graph.read_tensors[graph.read_first[v]]]]
     return anchors
+
+
+def _prefixes(path: str) -> list[str]:
+    """A path and everything above it, outermost first."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def _numbered(path: str) -> list[tuple[str, str, str]]:

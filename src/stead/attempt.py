@@ -1,0 +1,188 @@
+"""One attempt at a problem: simple rules first, then a solver; whenever one asks, the best so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from stead import clock
+from stead.errors import Infeasible, SteadError
+from stead.plan import Baseline
+from stead.problem import Problem
+from stead.sim.bounds import best_bound
+from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver
+from stead.solvers.portfolio import Auto
+
+BASELINES = (
+    "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",
+    "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
+)  # fmt: skip
+RULE_SHARE = 0.5  # of a time limit, for baselines
+DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
+LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
+LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
+
+
+def run_baselines(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    names: Sequence[str] = BASELINES,
+    watch: Callable[[Baseline], None] | None = None,
+    seconds: float = math.inf,
+) -> tuple[Baseline, ...]:
+    """Every simple rule, with its value or the reason why it has none; none begins after so many seconds."""
+    results = []
+    for result, _ in _outcomes(problem, seed, names, seconds):
+        results.append(result)
+        if watch is not None:
+            watch(result)
+    return tuple(results)
+
+
+def _outcomes(
+    problem: Problem,
+    seed: int,
+    names: Sequence[str],
+    seconds: float,
+    doing: Callable[[str], None] | None = None,
+) -> Iterator[tuple[Baseline, Solution | None]]:
+    """What rules find, one by one, each within what is left of the time."""
+    end = clock.now() + seconds
+    for name in (*(f"single:{device}" for device in problem.cluster.names), *names):
+        left = end - clock.now()
+        if left < 0:
+            yield Baseline(name, reason="left out: no time"), None
+            continue
+        if doing is not None:
+            doing(f"rule {name}")
+        yield _baseline(problem, name, seed, Budget(None if left == math.inf else left))
+
+
+def _baseline(problem: Problem, name: str, seed: int, budget: Budget) -> tuple[Baseline, Solution | None]:
+    rule = solver(name)
+    reason = rule.unsupported(problem)
+    if reason is not None:
+        return Baseline(name, reason=reason), None
+    try:
+        found = rule.solve(problem, budget, seed)
+    except SteadError as error:
+        said = str(error).removeprefix(f"{rule.name} found no placement that works: ")
+        return Baseline(name, reason=said), None
+    return Baseline(name, found.objective_seconds, placement=found.placement), found
+
+
+class Attempt:
+    """One placement of a problem: what rules and the solver have found so far, whenever one asks."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        chosen: Solver,
+        budget: Budget,
+        seed: int,
+        known: Mapping[str, Solution] = MappingProxyType({}),
+    ) -> None:
+        self.rules: list[Baseline] = []
+        self._problem, self._chosen, self._budget, self._seed = problem, chosen, budget, seed
+        self._known = dict(known)  # what rules found, by name
+        self._searches: list[Search] = []
+        self._began = clock.now()
+
+    def run(self, *, baselines: bool) -> Solution:
+        """The solver's answer with a bound; `auto` never returns less than a rule found."""
+        try:
+            if baselines:
+                self._run_rules()
+            solution = self._solve()
+            return self._bounded(solution)
+        except KeyboardInterrupt:
+            found = self._best_so_far()
+            if found is None:
+                raise
+            return found
+
+    @property
+    def _spent(self) -> float:
+        return clock.now() - self._began
+
+    def _run_rules(self) -> None:
+        limit = math.inf if self._budget.seconds is None else self._budget.seconds
+        share = limit if self._budget.evaluations is not None else max(RULE_SHARE * limit, LEAST_RULE_SECONDS)
+        for rule, found in _outcomes(self._problem, self._seed, BASELINES, share, self._budget.on_step):
+            self.rules.append(rule)
+            if found is not None:
+                self._tell(found)
+                self._known[rule.name] = found
+                if found.interrupted:
+                    raise KeyboardInterrupt
+
+    def _tell(self, found: Solution) -> None:
+        """Let who watches know of a rule that is better than those before."""
+        best = min((one.objective_seconds for one in self._known.values()), default=math.inf)
+        if self._budget.on_improvement is not None and found.objective_seconds < best:
+            step = Improvement(self._spent, len(self.rules), found.objective_seconds, found_by=found.solver)
+            self._budget.on_improvement(step)
+
+    def _solve(self) -> Solution:
+        """Run the solver with what rules leave of the budget."""
+        budget = replace(self._rest(), on_search=self._searches.append)
+        try:
+            if isinstance(self._chosen, Auto):
+                solution = self._chosen.solve_from(self._known, self._problem, budget, self._seed)
+            else:
+                solution = self._chosen.solve(self._problem, budget, self._seed)
+        except Infeasible:
+            rule = self._best_rule()
+            if rule is None or not isinstance(self._chosen, Auto):
+                raise
+            ended = self._searches[0].stopped_by if self._searches else "time"
+            return replace(rule, stopped_by="finished" if ended == "proved" else ended)
+        return solution
+
+    def _rest(self) -> Budget:
+        """What is left for the solver: half of a time limit at least, unless the clock may only end the search."""
+        if self._budget.seconds is None:
+            return self._budget
+        left = self._budget.seconds - self._spent
+        if self._budget.evaluations is None:
+            left = max(left, RULE_SHARE * self._budget.seconds)
+            if self.rules and not self._known:
+                left *= DOUBTFUL_SHARE
+        return replace(self._budget, seconds=max(0.0, left))
+
+    def _bounded(self, solution: Solution) -> Solution:
+        """The solution with a bound over all placements if the solver gives none; an interrupt leaves it without."""
+        if solution.bound_seconds > 0.0 or solution.interrupted:
+            return solution
+        limit = math.inf if self._budget.seconds is None else self._budget.seconds
+        try:
+            if self._budget.on_step is not None:
+                self._budget.on_step("bounds")
+            left = max(LEAST_BOUND_SECONDS, limit - self._spent)
+            bound = best_bound(self._problem, seconds=limit, within=left)
+        except KeyboardInterrupt:
+            return replace(solution, interrupted=True, stopped_by="interrupted")
+        return solution.with_bound(bound.seconds, bound.name)
+
+    def _best_so_far(self) -> Solution | None:
+        """The incumbent of the solver, or the best rule if that is better and the solver may use it."""
+        search = self._searches[0] if self._searches else None
+        if search is not None and search.best is not None:
+            search.interrupted = True
+            return search.solution()
+        rule = self._best_rule()
+        return None if rule is None else replace(rule, interrupted=True, stopped_by="interrupted")
+
+    def _best_rule(self) -> Solution | None:
+        best = min(self._known.items(), key=lambda item: item[1].objective_seconds, default=None)
+        if best is None:
+            return None
+        name, found = best
+        step = Improvement(0.0, 1, found.objective_seconds, found_by=name)
+        return Solution(
+            found.placement, found.objective_seconds, solver=self._chosen.name, found_by=name, seed=self._seed,
+            evaluations=1, elapsed_seconds=self._spent, trail=(step,),
+        )  # fmt: skip
