@@ -15,6 +15,7 @@ from stead.formats import Model, read
 from stead.formats.assumed import TYPICAL, Assumed
 from stead.formats.base import sizes_from
 from stead.graph import Graph
+from stead.printing.printable import printable
 from stead.problem import Constraints, Objective, Problem
 
 _MOST_ASSUMED = 6  # dimensions that a line names
@@ -81,7 +82,7 @@ def load(
         resolutions = (*resolutions, *precision_notes(found.graph, cluster))
     if profiles:
         costs = Fitted(tuple(profiles), base=costs)
-    return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, text, found.assumed)
+    return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, printable(text), found.assumed)
 
 
 def assumptions(
@@ -138,5 +139,6 @@ def read_model(
     if str(model).startswith("zoo:"):
         from stead.workloads import model_from_zoo
 
-        return model_from_zoo(str(model), **(options or {})), str(model)
-    return read(Path(model), options=options), Path(model).name
+        return model_from_zoo(str(model), **(options or {})), printable(str(model))
+    # Names of files can hold half characters, which no plan file may.
+    return read(Path(model), options=options), printable(Path(model).name)

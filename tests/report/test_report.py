@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,9 @@ from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import GraphBuilder
 from stead.plan import Plan
+from stead.printing.look import Look
 from stead.problem import Constraints, Latency, Placement, Problem, Throughput
-from stead.report import explain, explain_operators, operator_text, page, summary
+from stead.report import Report, RuleFacts, explain, explain_operators, operator_text, page, summary
 from stead.report.chrome import chrome_trace
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
@@ -93,6 +95,63 @@ def test_a_plan_without_a_rule_within_two_percent_has_none_as_good() -> None:
     assert report.as_good is None
 
 
+def with_rules(seconds: list[float | None]) -> Report:
+    """The facts of a plan of 7.5 s beside rules r0, r1, ... of so many seconds."""
+    report = explain(given_plan(two_towers(), [0, 1, 0, 1, 0]))
+    rules = tuple(
+        RuleFacts(f"r{i}", value, "" if value else "too large", (value or math.inf) / 7.5, (0, 0), i)
+        for i, value in enumerate(seconds)
+    )
+    return replace(report, rules=rules)
+
+
+def test_rules_within_half_a_percent_share_a_row() -> None:
+    lines = summary(with_rules([8.0, 8.039, 8.041, 9.0])).splitlines()
+    (first,) = [line for line in lines if line.startswith("   r0 ")]
+    assert first.split()[1:] == ["8.00", "0.125", "0", "0", "0", "1.07x", "slower", "also:", "r1"]
+    assert sum(line.startswith(("   r2 ", "   r3 ")) for line in lines) == 2
+
+
+def test_rules_refused_for_the_same_reason_share_a_row() -> None:
+    lines = summary(with_rules([None, 8.0, None])).splitlines()
+    assert [line.split() for line in lines if "r2" in line] == [["r0,", "r2", "too", "large"]]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_of_a_summary_is_wider_than_the_screen(width: int) -> None:
+    build = GraphBuilder("long names")
+    for v in range(12):
+        build.operator(f"model.layers.{v}." + "block." * 30 + "up_proj", flops=1e9)
+    graph = build.build()
+    names = [f"accelerator-with-a-very-long-name-{'x' * 60}-{d}" for d in range(12)]
+    cluster = Cluster(tuple(Device(name) for name in names), link_all(names, bytes_per_second=1e9))
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((12, 12))))
+    plan = place_problem(problem, budget=Budget(evaluations=50))
+    report = with_rules([7.6, 7.61, None, 700.0])
+    long = replace(report, rules=tuple(replace(rule, name=rule.name * 40, reason="why " * 80) for rule in report.rules))
+    look = Look(width, wraps=True)
+    texts = [summary(explain(plan), look), summary(long, look)]
+    texts += [operator_text(one, look) for one in explain_operators(plan, "*")]
+    for text in texts:
+        words = [line for line in text.splitlines() if len(line) > width]
+        assert [line for line in words if max(map(len, line.split())) < width - 12] == []
+
+
+def test_names_cannot_steer_a_terminal() -> None:
+    build = GraphBuilder("evil")
+    build.operator("a\x1b]0;owned\x07\u202eb\r\u2028", flops=1, kind="k\x9b31m")
+    graph = build.build()
+    cluster = Cluster((Device("d\x9b2J\u202e"),))
+    plan = place_problem(Problem(graph, cluster, Costs(graph, cluster, np.ones((1, 1)))))
+    (report,) = explain_operators(plan, "*")
+    for colour in (False, True):
+        look = Look(colour=colour)
+        text = summary(explain(plan), look) + operator_text(report, look)
+        left = re.sub(r"\x1b\[[0-9;]+m", "", text) if colour else text
+        assert [sign for sign in left if not sign.isprintable() and sign != "\n"] == []
+        assert "d\\x9b2J\\u202e" in text
+
+
 def test_moving_an_operator_costs_what_the_simulator_says() -> None:
     plan = given_plan(two_towers(), [0, 1, 0, 1, 0])
     for operator in plan.problem.graph.operators():
@@ -156,7 +215,7 @@ def test_operator_text_names_every_device() -> None:
     (report,) = explain_operators(given_plan(two_towers(), [0, 1, 0, 1, 0]), "head")
     text = operator_text(report)
     assert "head (no kind) is on d0" in text
-    assert "here: whole plan 7.50 s" in text
+    assert text.splitlines()[3].split() == [">", "d0", "1.00", "7.50", "here"]
 
 
 @pytest.mark.parametrize(
@@ -178,6 +237,17 @@ def test_a_page_escapes_names() -> None:
     text = page(place_problem(Problem(graph, cluster, Costs(graph, cluster, np.ones((1, 1))))))
     assert "<script>" not in text
     assert "&lt;b&gt;&amp;" in text
+
+
+def test_a_page_shows_what_is_invisible() -> None:
+    build = GraphBuilder("a\u202eb")
+    build.operator("op\x1b\u2066\ud800", flops=1)
+    graph = build.build()
+    cluster = Cluster((Device("d\x9b\u202e"),))
+    text = page(place_problem(Problem(graph, cluster, Costs(graph, cluster, np.ones((1, 1))))))
+    assert [sign for sign in text if not sign.isprintable() and sign != "\n"] == []
+    assert "a\\u202eb" in text
+    assert text.encode()
 
 
 def test_trace_events_do_not_overlap_within_a_thread() -> None:

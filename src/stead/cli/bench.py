@@ -50,7 +50,7 @@ def bench(
     ] = None,
     markdown: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Tables; put between the marks of a file that has them."),
+        typer.Option(metavar="FILE", help="Tables in Markdown; put between the marks of a file that has them."),
     ] = None,
     picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="The gap over time.")] = None,
     cores: Annotated[int, typer.Option(help="That a run may use.")] = 1,
@@ -155,12 +155,12 @@ def _write(found: Bench, title: str, markdown: Path | None, picture: Path | None
     """The tables on stdout, and files that were asked for."""
     from stead.bench.picture import picture as draw
     from stead.bench.tables import markdown as tables
-    from stead.bench.tables import write_markdown
+    from stead.bench.tables import text_tables, write_markdown
+    from stead.cli.streams import look, show
     from stead.files import write_text
 
-    text = tables(found, title)
-    print(text, end="")
+    show(text_tables(found, title, look()))
     if markdown is not None:
-        write_markdown(markdown, text)
+        write_markdown(markdown, tables(found, title))
     if picture is not None:
         write_text(picture, draw(found))

@@ -24,6 +24,7 @@ def demo(
     """Place a bundled model on two unequal cards; writes plan.json and report.html."""
     from stead.api import place_problem
     from stead.cli.output import plan_document, print_json
+    from stead.cli.streams import look, print_lines, show
     from stead.cluster import cluster_from
     from stead.errors import BadInput
     from stead.files import write_text
@@ -55,9 +56,10 @@ def demo(
     if json:
         print_json(plan_document(plan))
         return 0
-    print(summary(explain(plan), devices=resolutions))
-    print(line("wrote", f"{output / 'plan.json'} and {output / 'report.html'}"))
-    print(
-        line("next", f'stead place MODEL --devices "3090,3060" | stead explain {output / "plan.json"} NAME')
-    )
+    show(summary(explain(plan), look(), devices=resolutions))
+    made = output / "plan.json"
+    print_lines([
+        line("wrote", f"{made} and {output / 'report.html'}"),
+        line("next", f'stead place MODEL --devices "3090,3060" | stead explain {made} NAME'),
+    ])  # fmt: skip
     return 0

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stead.cli import options
+from stead.printing.look import Look, device_style
+from stead.printing.table import Cell, Column, Painted, table
+
+if TYPE_CHECKING:
+    from stead.cluster import Cluster
 
 
 def devices(
@@ -25,8 +33,8 @@ def devices(
 
 def _catalogue(json: bool) -> None:
     from stead.cli.output import print_json
+    from stead.cli.streams import look, show
     from stead.cluster import entries
-    from stead.cluster.units import format_bytes, format_rate
 
     if json:
         fields = (
@@ -51,31 +59,82 @@ def _catalogue(json: bool) -> None:
             ]
         )
         return
-    for one in entries():
-        memory = "of its host" if one.memory_bytes is None else format_bytes(one.memory_bytes)
-        speed = "of its host" if one.bytes_per_second is None else format_rate(one.bytes_per_second)
-        rates = "  ".join(f"{dtype} {rate / 1e12:.4g}T" for dtype, rate in one.flops_per_second.items())
-        names = f"  = {', '.join(one.aliases)}" if one.aliases else ""
-        print(f"{one.key:<34} {one.kind:<4} {memory:>11} {speed:>11}  {rates}{names}")
+    known = _ordered([one.flops_per_second for one in entries()])
+    rows = [
+        [
+            one.key,
+            one.kind,
+            "host's" if one.memory_bytes is None else f"{one.memory_bytes / 2**30:.1f}",
+            "host's" if one.bytes_per_second is None else f"{one.bytes_per_second / 1e9:.0f}",
+            *_rates(known, one.flops_per_second),
+            ", ".join(one.aliases),
+        ]
+        for one in entries()
+    ]
+    columns = [Column("device", least=28), Column("kind"), *_figures("memory", known)]
+    show("\n".join(table([*columns, Column("also called", least=16, whole=True)], rows, look(), indent="")))
+
+
+def _ordered(given: Iterable[Mapping[str, float]]) -> list[str]:
+    """Precisions that are met, the most usual first."""
+    met = Counter(dtype for rates in given for dtype in rates)
+    return sorted(met, key=lambda dtype: (-met[dtype], dtype))
+
+
+def _rates(known: Iterable[str], rates: Mapping[str, float]) -> list[str]:
+    return [f"{rates[dtype] / 1e12:.4g}" if dtype in rates else "" for dtype in known]
+
+
+def _figures(memory: str, known: Iterable[str]) -> list[Column]:
+    speeds = [Column(dtype, "TFLOP/s", right=True, drop=number) for number, dtype in enumerate(known)]
+    return [Column(memory, "GiB", right=True), Column("bandwidth", "GB/s", right=True), *speeds]
 
 
 def _understood(description: str, json: bool) -> None:
     from stead.cli.output import print_json
+    from stead.cli.streams import look, print_lines, show
     from stead.cluster import cluster_from, precision_of
-    from stead.cluster.units import format_bytes, format_flops, format_rate, format_seconds
+    from stead.cluster.values import UNLIMITED_BYTES
+    from stead.report.text import line
 
     cluster, lines = cluster_from(description)
     if json:
         print_json({**cluster.as_dict(), "resolutions": list(lines)})
         return
-    print("\n".join(lines))
+    shape = look()
+    print_lines(line("devices" if number == 0 else "", text) for number, text in enumerate(lines))
     for device in cluster:
-        rates = ", ".join(f"{dtype} {format_flops(rate)}" for dtype, rate in device.flops_per_second.items())
-        memory, speed = format_bytes(device.usable_bytes), format_rate(device.bytes_per_second)
-        print(f"{device.name}: {device.kind}, {memory} usable, {speed}, {rates or 'no FLOP/s given'}")
         lacking = {dtype: precision_of(device, dtype).told for dtype in ("fp32", "bf16", "fp16", "fp64")}
         if words := [f"{dtype} is {told}" for dtype, told in lacking.items() if told]:
-            print(f"{device.name}: {', '.join(words)}")
+            print_lines([line("", f"{device.name}: {', '.join(words)}")])
+    known = _ordered([device.flops_per_second for device in cluster])
+    rows: list[list[Cell]] = [
+        [
+            Painted(device.name, device_style(d)),
+            device.kind,
+            "no limit" if device.usable_bytes >= UNLIMITED_BYTES // 4 else f"{device.usable_bytes / 2**30:.1f}",
+            "no limit" if device.bytes_per_second == inf else f"{device.bytes_per_second / 1e9:.4g}",
+            *_rates(known, device.flops_per_second),
+        ]
+        for d, device in enumerate(cluster)
+    ]
+    columns = [Column("device", least=12), Column("kind"), *_figures("usable", known)]
+    show("\n".join(["", *table(columns, rows, shape), *_links(cluster, shape)]))
+
+
+def _links(cluster: Cluster, shape: Look) -> list[str]:
+    """Links, those of one device with the same figures in one row."""
+    alike: dict[tuple[str, float, float], list[str]] = {}
     for link in cluster.links:
-        figures = f"{format_rate(link.bytes_per_second)}, {format_seconds(link.latency_seconds)}"
-        print(f"{link.source} -> {link.target}: {figures}")
+        alike.setdefault((link.source, link.bytes_per_second, link.latency_seconds), []).append(link.target)
+    rows = [
+        [source, "no limit" if rate == inf else f"{rate / 1e9:.4g}", f"{seconds * 1e6:.4g}", ", ".join(targets)]
+        for (source, rate, seconds), targets in alike.items()
+    ]
+    columns = [
+        Column("link from", least=12),
+        Column("bandwidth", "GB/s", right=True),
+        Column("latency", "us", right=True),
+        Column("to", least=16, whole=True),
+    ]
+    return ["", *table(columns, rows, shape)] if rows else []

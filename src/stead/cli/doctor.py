@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stead.cli import options
+from stead.printing.look import BAD, Look, device_style
+from stead.printing.table import Cell, Column, Painted, in_seconds, table
 
 if TYPE_CHECKING:
     from stead.report.checkup import Checkup
@@ -25,6 +27,7 @@ def doctor(
     import sys
 
     from stead.cli.output import print_json
+    from stead.cli.streams import look, print_lines, show
     from stead.loading import assumptions, load, read_model
     from stead.report.checkup import checkup
     from stead.report.text import line
@@ -45,22 +48,20 @@ def doctor(
         sizes = {one.name: one.size for one in found.assumed}
         print_json({**asdict(report), "resolutions": list(understood), "assumed": sizes})
     else:
-        for number, text in enumerate(assumed):
-            print(line("assumed" if number == 0 else "", text))
-        for number, text in enumerate(understood):
-            print(line("devices" if number == 0 else "", text))
-        print(_text(report))
+        print_lines(line("assumed" if number == 0 else "", text) for number, text in enumerate(assumed))
+        print_lines(line("devices" if number == 0 else "", text) for number, text in enumerate(understood))
+        show(_text(report, look()))
     return 0
 
 
-def _text(report: Checkup) -> str:
-    from stead.cluster.units import format_bytes, format_seconds
+def _text(report: Checkup, shape: Look) -> str:
+    from stead.cluster.units import format_bytes, format_work
     from stead.report.text import line
 
     lines = [
         line("graph", f"{report.name}: {report.operators} operators, {report.tensors} tensors, {report.edges} edges, "
                       f"longest path {report.depth}"),
-        line("size", f"{report.flops / 1e9:.4g} GFLOP, "
+        line("size", f"{format_work(report.flops)}, "
                      f"tensors {format_bytes(report.tensor_bytes)}, traffic {format_bytes(int(report.moved_bytes))}"),
         line("memory", _memory(report)),
         line("kinds", ", ".join(f"{kind} {count}" for kind, count in report.kinds)),
@@ -73,22 +74,36 @@ def _text(report: Checkup) -> str:
         lines.append(
             line("free", f"{report.unpriced} operators have no FLOPs, bytes or seconds and cost nothing")
         )
-    for number, one in enumerate(report.supports):
-        missing = ", ".join(f"{kind} {count}" for kind, count in one.unsupported_kinds)
-        fits = "weights fit" if one.fits else "weights do not fit"
-        duration = format_seconds(one.total_seconds)
-        lines.append(
-            line(
-                "runs" if number == 0 else "",
-                f"{one.device}: runs {one.supported} of {report.operators}"
-                f"{f' (not {missing})' if missing else ''}, {duration} one after another, {fits}",
-            )
-        )
     if report.greedy_changes is not None:
         lines.append(
             line("greedy", f"first device that supports each operator: {report.greedy_changes} transfers")
         )
-    return "\n".join(lines)
+    return "\n".join([*shape.fitted(lines), *_supports(report, shape)])
+
+
+def _supports(report: Checkup, shape: Look) -> list[str]:
+    """What every device could run."""
+    if not report.supports:
+        return []
+    time = in_seconds(min((one.total_seconds for one in report.supports if one.total_seconds), default=0))
+    columns = [
+        Column("device", least=12),
+        Column("runs", f"of {report.operators}", right=True),
+        Column("one by one", time.unit, right=True),
+        Column("weights"),
+        Column("cannot run", least=16, whole=True),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            Painted(one.device, device_style(d)),
+            str(one.supported),
+            time(one.total_seconds),
+            "fit" if one.fits else Painted("do not fit", BAD),
+            ", ".join(f"{kind} {count}" for kind, count in one.unsupported_kinds),
+        ]
+        for d, one in enumerate(report.supports)
+    ]
+    return ["", *table(columns, rows, shape)]
 
 
 def _memory(report: Checkup) -> str:

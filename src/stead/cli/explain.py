@@ -20,6 +20,7 @@ def explain(
 ) -> int:
     """Explain a plan, or why an operator is where it is; every change is re-simulated."""
     from stead.cli.output import operator_document, plan_document, print_json
+    from stead.cli.streams import look, show
     from stead.plan import Plan
     from stead.report import explain as facts
     from stead.report import explain_operators, operator_text, summary
@@ -29,11 +30,11 @@ def explain(
         if json:
             print_json(plan_document(loaded))
         else:
-            print(summary(facts(loaded), every_layer=True))
+            show(summary(facts(loaded), look(), every_layer=True))
         return 0
     reports = explain_operators(loaded, name)
     if json:
         print_json([operator_document(one) for one in reports])
     else:
-        print("\n".join(operator_text(one) for one in reports))
+        show("\n\n".join(operator_text(one, look()) for one in reports))
     return 0

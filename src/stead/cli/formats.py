@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stead.cli import options
 
 
 def formats(json: options.Json = False) -> int:
     """List the model formats that can be read."""
     from stead.cli.output import print_json
+    from stead.cli.streams import look, show
     from stead.formats import formats as readers
+    from stead.printing.table import Column, table
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, reader in readers().items():
         does = (type(reader).__doc__ or "").strip().splitlines()[0]
         rows.append({"name": name, "suffixes": list(reader.suffixes), "does": does})
     if json:
         print_json(rows)
         return 0
-    width = max(len(str(row["name"])) for row in rows)
-    for row in rows:
-        print(f"{row['name']:<{width}}  {' '.join(row['suffixes'])}  {row['does']}")
+    columns = [Column("format"), Column("files"), Column("what it reads", least=30, whole=True)]
+    lines = [[row["name"], " ".join(row["suffixes"]), row["does"]] for row in rows]
+    show("\n".join(table(columns, lines, look(), indent="")))
     return 0

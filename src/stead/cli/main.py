@@ -25,6 +25,7 @@ from stead.cli import (
     train,
     zoo,
 )
+from stead.cli.streams import complain, guarded, occupy_standard_files
 
 # BadParameter -> UsageError -> ClickException: older releases of typer take it from click, newer ones have their own.
 ClickException: Any = typer.BadParameter.__mro__[2]
@@ -92,16 +93,27 @@ def main(
 
 def run(arguments: list[str] | None = None) -> None:
     """Run one command and leave with its exit code; errors are one line on stderr."""
+    occupy_standard_files()
     sys.exit(exit_code(arguments))
 
 
 def exit_code(arguments: list[str] | None = None) -> int:
-    """The exit code of one command: 0 done, 1 a bug, 2 bad input, 3 infeasible, 130 interrupted."""
+    """The exit code of one command: 0 done, 1 a bug, 2 bad input or output, 3 infeasible, 130 interrupted."""
+    with guarded() as out:
+        code = _exit_code(arguments)
+        out.flush()
+        if out.failure is not None:
+            complain(f"cannot write to stdout: {out.failure.strerror}")
+            return code or BAD_INPUT
+        return code
+
+
+def _exit_code(arguments: list[str] | None) -> int:
     from stead.errors import Infeasible, SteadError
 
     try:
         with interrupts.heard():
-            ended = app(args=arguments, standalone_mode=False)
+            ended = app(args=arguments, prog_name="stead", standalone_mode=False)
         return ended if isinstance(ended, int) else OK
     except typer.Exit as ended:
         return ended.exit_code
@@ -110,24 +122,21 @@ def exit_code(arguments: list[str] | None = None) -> int:
         return BAD_INPUT
     except (_Interrupted, KeyboardInterrupt, typer.Abort):
         makes_plans = "place" in (sys.argv[1:] if arguments is None else arguments)[:1]
-        _complain("interrupted before there was a plan" if makes_plans else "interrupted")
+        complain("interrupted before there was a plan" if makes_plans else "interrupted")
         return INTERRUPTED
     except Infeasible as error:
-        _complain(str(error))
+        complain(str(error))
         return INFEASIBLE
     except SteadError as error:
-        _complain(str(error))
+        complain(str(error))
         return BAD_INPUT
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe has left; there is nobody to tell
-        return OK
     except Exception as error:
         if os.environ.get("STEAD_DEBUG"):
             raise
         if _out_of_memory(error):
-            _complain("out of memory: close other programs, or give a smaller model or fewer threads")
+            complain("out of memory: close other programs, or give a smaller model or fewer threads")
             return INTERNAL
-        _complain(
+        complain(
             f"internal error: {type(error).__name__}: {error}; set STEAD_DEBUG=1 to see where, and report it"
         )
         return INTERNAL
@@ -137,6 +146,3 @@ def _out_of_memory(error: Exception) -> bool:
     """Whether there was too little memory; torch and the operating system say so only in words."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
-
-def _complain(message: str) -> None:
-    print(f"stead: {message}", file=sys.stderr)

@@ -196,6 +196,7 @@ def _print(
     import sys
 
     from stead.cli.output import plan_document, print_json
+    from stead.cli.streams import look, print_lines, show
     from stead.report import explain
     from stead.report.text import line, summary
 
@@ -208,9 +209,9 @@ def _print(
         return
     for number, plan in enumerate(plans):
         first = () if number else assumed
-        print(summary(explain(plan), devices=() if number else loaded.resolutions, assumed=first))
+        show(summary(explain(plan), look(), devices=() if number else loaded.resolutions, assumed=first))
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"
-        print(line("both", f"the placements for latency and for throughput {agree}"))
+        print_lines([line("both", f"the placements for latency and for throughput {agree}")])
     names = " and ".join(str(path) for path in written)
-    print(line("wrote", f"{names}    next: stead explain {written[0]} | stead report {written[0]}"))
+    print_lines([line("wrote", f"{names}    next: stead explain {written[0]} | stead report {written[0]}")])

@@ -43,6 +43,7 @@ def simulate(
 ) -> int:
     """Score a given placement: time, bound, memory; infeasible ends with exit code 3."""
     from stead.cli.output import plan_document, print_json
+    from stead.cli.streams import look, show
     from stead.loading import load as load_model
     from stead.plan import Plan, provenance
     from stead.report import explain, summary
@@ -73,7 +74,7 @@ def simulate(
     if json:
         print_json(plan_document(plan))
     else:
-        print(summary(explain(plan)))
+        show(summary(explain(plan), look()))
     return 0 if result.feasible else 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stead.cli import options
 
 
@@ -10,10 +12,12 @@ def solvers(json: options.Json = False) -> int:
     from dataclasses import fields
 
     from stead.cli.output import print_json
+    from stead.cli.streams import look, show
     from stead.errors import MissingExtra
+    from stead.printing.table import Column, table
     from stead.solvers import solver_class, solver_names
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in solver_names():
         try:
             kind = solver_class(name)
@@ -25,10 +29,11 @@ def solvers(json: options.Json = False) -> int:
     if json:
         print_json(rows)
         return 0
-    width = max(len(str(row["name"])) for row in rows)
+    lines = []
     for row in rows:
-        print(f"{row['name']:<{width}}  {row['does']}")
-        given = row["options"]
-        if isinstance(given, dict) and given:
-            print(f"{'':<{width}}    --set " + "  ".join(f"{key}={value!r}" for key, value in given.items()))
+        lines.append([row["name"], row["does"]])
+        if row["options"]:
+            lines.append(["", "--set " + "  ".join(f"{key}={value!r}" for key, value in row["options"].items())])
+    columns = [Column("solver", least=12), Column("what it does, and its options", least=40, whole=True)]
+    show("\n".join(table(columns, lines, look(), indent="")))
     return 0

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stead.cli import options
+from stead.printing.look import Look
+from stead.printing.table import Column, in_seconds, table
 
 if TYPE_CHECKING:
     from stead.problem import Problem
@@ -51,7 +53,9 @@ def train(
     from importlib import import_module
 
     from stead.cli.output import print_json
+    from stead.cli.streams import look, print_lines, show
     from stead.errors import BadInput
+    from stead.report.text import line
     from stead.solvers import solver
 
     chosen: Any = solver(policy, **options.settings("--set", settings))
@@ -77,9 +81,8 @@ def train(
     if json:
         print_json({"policy": str(output), "updates": learner.version, "seed": seed, "graphs": found})
         return 0
-    for row in found:
-        print(_told(row))
-    print(f"wrote {output}    next: stead place MODEL --solver {policy} --policy {output}")
+    show("\n".join(_table(found, look())))
+    print_lines([line("wrote", f"{output}    next: stead place MODEL --solver {policy} --policy {output}")])
     return 0
 
 
@@ -90,14 +93,21 @@ def _problem(model: str, devices: str | None, objective: str, execution: str) ->
     return load(model, devices).problem(goal)
 
 
-def _told(row: dict[str, Any]) -> str:
-    from stead.cluster.units import format_seconds
-
-    known = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in row["baselines"].items())
-    return (
-        f"{row['graph']}: best {format_seconds(row['best_seconds'])}, last greedy "
-        f"{format_seconds(row['greedy_seconds'])} after {row['evaluations']} evaluations; {known}"
-    )
+def _table(found: list[dict[str, Any]], shape: Look) -> list[str]:
+    """What came out for every graph, beside the bound and the best simple rule."""
+    time = in_seconds(min((row["best_seconds"] for row in found), default=0))
+    columns = [
+        Column("graph", least=16),
+        *(Column(title, time.unit, right=True) for title in ("best", "last greedy", "bound", "best rule")),
+        Column("", least=8),
+        Column("evaluations", right=True, drop=1),
+    ]
+    rows = []
+    for row in found:
+        rule, seconds = min(row["baselines"].items(), key=lambda one: one[1], default=("", None))
+        times = [row["best_seconds"], row["greedy_seconds"], row["bound_seconds"], seconds]
+        rows.append([row["graph"], *map(time, times), rule, str(row["evaluations"])])
+    return table(columns, rows, shape)
 
 
 class _Progress:

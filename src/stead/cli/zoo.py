@@ -23,6 +23,8 @@ def zoo(
 ) -> int:
     """List the models that can be placed by name, as in `stead place zoo:gnmt-8?batch=64,phase=train`."""
     from stead.cli.output import print_json
+    from stead.cli.streams import print_lines
+    from stead.report.text import line
     from stead.workloads import FAMILIES, parse
     from stead.workloads.synthetic import ALIASES
     from stead.workloads.synthetic import FAMILIES as SYNTHETIC
@@ -40,7 +42,8 @@ def zoo(
     if families:
         _print_table(families)
     if name is None:
-        print(f"\nsynthetic: {', '.join(synthetic)}\n`stead zoo NAME` shows options.")
+        print()
+        print_lines([line("synthetic", ", ".join(synthetic)), line("options", "`stead zoo NAME` shows them")])
     else:
         _print_options(families, synthetic)
     return 0
@@ -78,29 +81,44 @@ def _document(families: list[Family], synthetic: list[str]) -> dict[str, Any]:
 
 
 def _print_table(families: list[Family]) -> None:
-    print(f"{'':<18} {'parameters':>12}   {'operators':>9} {'':>9}   {'TFLOP':>9}")
-    print(f"{'':<18} {'':>12}   {'inference':>9} {'training':>9}   {'inference':>9} {'training':>9}")
+    from stead.cli.streams import look, show
+    from stead.printing.table import Column, table
+
+    columns = [Column("model", least=12), Column("parameters", "million", right=True)]
+    columns += [Column("operators", mode, right=True) for mode in ("inference", "training")]
+    columns += [Column("TFLOP", mode, right=True) for mode in ("inference", "training")]
+    rows = []
     for family in families:
         for name in family.names:
             entries = list(_known(name).values())
-            parameters = next((f"{entry.parameters / 1e6:.1f} M" for entry in entries if entry), _NONE)
-            operators = " ".join(f"{entry.operators if entry else _NONE:>9}" for entry in entries)
-            flops = " ".join(f"{entry.flops / 1e12:>9.3f}" if entry else f"{_NONE:>9}" for entry in entries)
-            print(f"{name:<18} {parameters:>12}   {operators}   {flops}")
+            parameters = next((f"{entry.parameters / 1e6:.1f}" for entry in entries if entry), _NONE)
+            operators = [str(entry.operators) if entry else _NONE for entry in entries]
+            flops = [f"{entry.flops / 1e12:.3f}" if entry else _NONE for entry in entries]
+            rows.append([name, parameters, *operators, *flops])
+    show("\n".join(table(columns, rows, look(), indent="")))
 
 
 def _print_options(families: list[Family], synthetic: list[str]) -> None:
+    from stead.cli.streams import look, show
+    from stead.printing.table import Column, table
     from stead.workloads.families import text_of
     from stead.workloads.synthetic import family_options
 
+    columns = [Column("option"), Column("default"), Column("may be", least=20, whole=True)]
     for family in families:
+        rows = [
+            [key, text_of(option.default), f"{option.allowed}{_multiple(option.multiple_of)}"]
+            for key, option in family.options.items()
+        ]
+        rows.append(["phase", "infer", "infer or train"])
+        rows.append(["update", "adam", "none, sgd or adam; of training alone"])
         print(f"\n{family.shown}: {family.about}")
-        for key, option in family.options.items():
-            multiple = f", a multiple of {option.multiple_of}" if option.multiple_of else ""
-            print(f"  {key:<14} {text_of(option.default):<9} {option.allowed}{multiple}")
-        print("  phase          infer     infer or train")
-        print("  update         adam      none, sgd or adam; of training alone")
+        show("\n".join(table(columns, rows, look(), indent="  ")))
     for name in synthetic:
         print(f"{name}: synthetic")
-        for key, default in family_options(name).items():
-            print(f"  {key:<14} {text_of(default)}")
+        rows = [[key, text_of(default), ""] for key, default in family_options(name).items()]
+        show("\n".join(table(columns, rows, look(), indent="  ")))
+
+
+def _multiple(of: str) -> str:
+    return f", a multiple of {of}" if of else ""

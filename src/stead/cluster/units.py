@@ -190,6 +190,15 @@ def format_flops(flops_per_second: float) -> str:
     return _decimal(flops_per_second, "FLOP/s", (("T", 1e12), ("G", 1e9), ("M", 1e6)))
 
 
+def format_work(flops: float) -> str:
+    """An amount of arithmetic for people.
+
+    >>> format_work(56.1e9), format_work(2.819e13), format_work(3)
+    ('56.1 GFLOP', '28.2 TFLOP', '3.00 FLOP')
+    """
+    return _decimal(flops, "FLOP", (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)))
+
+
 def _decimal(rate: float, unit: str, prefixes: tuple[tuple[str, float], ...]) -> str:
     if math.isinf(rate):
         return "unlimited"

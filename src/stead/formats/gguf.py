@@ -78,7 +78,7 @@ class Gguf:
         where = shown_path(path)
         try:
             with collector_paused():
-                return _Assembly(_all_parts(Path(path)), self, Path(path).name.removesuffix(".gguf")).model()
+                return _Assembly(_all_parts(Path(path)), self, one_line(Path(path).name).removesuffix(".gguf")).model()
         except Wrong as wrong:
             raise BadInput(f"{where}: {wrong}") from None
         except BadGraph as error:

@@ -76,7 +76,7 @@ class _Assembly:
         self.reader = reader
         self.path = Path(path)
         self.weights_bytes = self._size_of_weights()
-        self.source = Source(net.name or self.path.stem)
+        self.source = Source(net.name or one_line(self.path.stem))
         self.sizes = Sizes(reader.shapes, reader.batch, usual=False)
         self.names = Names()
         self.values: dict[tuple[str, str], int] = {}  # (layer, port): value

@@ -83,7 +83,7 @@ class Pt2:
             with collector_paused():
                 documents = read_archive(path)
                 sizes = SymbolicSizes(self.shapes, self.batch)
-                return _Program(documents, Path(path).name.removesuffix(".pt2"), sizes).model()
+                return _Program(documents, one_line(Path(path).name).removesuffix(".pt2"), sizes).model()
         except Wrong as wrong:
             raise BadInput(f"{where}: {wrong}") from None
         except BadGraph as error:

@@ -58,7 +58,7 @@ def stem(path: str | os.PathLike[str]) -> str:
     >>> stem("models/resnet.v2.json.gz")
     'resnet.v2'
     """
-    return Path(path).name.removesuffix(".gz").removesuffix(".json")
+    return one_line(Path(path).name).removesuffix(".gz").removesuffix(".json")
 
 
 def json_text(document: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from stead.problem import Placement, Problem, matching
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.levels import Levels
 from stead.report.tied import TiedFacts, tied_facts
-from stead.sim import simulate, simulate_many
+from stead.sim import Timeline, simulate, simulate_many
 
 if TYPE_CHECKING:
     from stead.plan import Plan
@@ -99,6 +99,7 @@ class Report:
     layers: tuple[LayerRow, ...]  # which layer is where
     levels: Levels | None  # whether blocks are whole; None where that was no question
     tied: tuple[TiedFacts, ...] = ()  # weights that several devices share
+    timeline: Timeline | None = None  # of the run; None where the objective has none
 
     def __repr__(self) -> str:
         used = ", ".join(f"{device.name}: {device.operators}" for device in self.used)
@@ -214,6 +215,7 @@ def explain(plan: Plan) -> Report:
         tied=tied_facts(plan.placement, trace),
         layers=layer_rows(problem, plan.placement),
         levels=Levels.from_dict(plan.provenance.get("granularity")),
+        timeline=trace.timeline,
     )
 
 

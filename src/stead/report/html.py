@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.units import format_bytes, format_seconds
+from stead.printing.printable import printable_lines
 from stead.report.facts import Report, explain
 from stead.report.layer_text import TITLES
 from stead.report.layers import LayerRow, layer_rows
@@ -43,6 +44,11 @@ svg { width: 100%; height: auto; background: var(--wash); border-radius: 6px; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .tick { fill: var(--soft); }
 pre { background: var(--wash); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: 12.5px; }
 """
+
+
+def escape(text: str) -> str:
+    """Text for a page; what is invisible or turns the direction of writing shows as an escape."""
+    return html.escape(printable_lines(text))
 
 
 def page(plan: Plan) -> str:

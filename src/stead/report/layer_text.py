@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stead.cluster.units import format_bytes, format_seconds
+from stead.printing.look import PLAIN, Look, device_style
+from stead.printing.table import Cell, Column, Painted, in_bytes, in_seconds, table
 from stead.report.layers import LayerRow
 
 MOST_NAMES = 8  # in a line of a summary
@@ -32,27 +33,28 @@ def _by_device(rows: Sequence[LayerRow], *, exception: bool) -> list[str]:
     return lines
 
 
-def layer_table(rows: Sequence[LayerRow]) -> list[str]:
+def layer_table(rows: Sequence[LayerRow], look: Look = PLAIN) -> list[str]:
     """Every row with its operators, bytes and seconds; what stands apart from its block comes last."""
     settled = [row for row in rows if not row.exception]
     apart = [row for row in rows if row.exception]
-    cells = [TITLES, *(_cells(row) for row in (*settled, *apart))]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(TITLES))]
-    lines = [
-        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True))
-        for row in cells
+    size = in_bytes(max((row.weight_bytes for row in rows), default=0))
+    time = in_seconds(max((row.seconds for row in rows), default=0.0))
+    devices = list(dict.fromkeys(row.device for row in rows))
+    columns = [
+        Column("device", least=12),
+        Column("holds", least=24),
+        Column("operators", right=True),
+        Column("weights", size.unit, right=True),
+        Column("time", time.unit, right=True),
     ]
-    if apart:
-        lines.insert(1 + len(settled), "apart from the rest of their blocks:")
-    return lines
-
-
-def _cells(row: LayerRow) -> tuple[str, ...]:
-    return (
-        row.device,
-        row.name,
-        str(row.operators),
-        format_bytes(row.weight_bytes),
-        format_seconds(row.seconds),
-    )
+    cells: list[list[Cell]] = [
+        [
+            Painted(row.device, device_style(devices.index(row.device))),
+            f"apart: {row.name}" if row.exception else row.name,
+            str(row.operators),
+            size(row.weight_bytes),
+            time(row.seconds),
+        ]
+        for row in (*settled, *apart)
+    ]
+    return table(columns, cells, look)

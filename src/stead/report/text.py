@@ -6,14 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stead.cluster.units import format_bytes, format_seconds
-from stead.report.facts import DOES_NOT_MATTER, OperatorReport, Report, RuleFacts
+from stead.cluster.units import format_bytes, format_seconds, format_work
+from stead.cluster.values import UNLIMITED_BYTES
+from stead.printing.look import BAD, BEST, GOOD, LABEL, PLAIN, Look, device_style
+from stead.printing.table import Cell, Column, Painted, Scale, in_bytes, in_seconds, per_second, table
+from stead.report.facts import DOES_NOT_MATTER, DeviceFacts, OperatorReport, Report, RuleFacts
 from stead.report.layer_text import layer_table, layer_texts
+from stead.report.picture import picture
 
-LABEL = 9  # width of the words at the beginning of a line
 MOST_SINGLES = 4
 MOST_TIED = 3
-WEIGHTS = "weights per device, GiB"
+MOST_DEVICES_BESIDE = 4  # devices whose weights stand beside every rule
+LONG_REASON = 90
+SAME = 0.005  # rules that differ by less share a row, and are called the same as the plan
 
 
 def line(label: str, text: str) -> str:
@@ -26,23 +31,40 @@ def line(label: str, text: str) -> str:
 
 
 def summary(
-    report: Report, *, devices: Sequence[str] = (), assumed: Sequence[str] = (), every_layer: bool = False
+    report: Report,
+    look: Look = PLAIN,
+    *,
+    devices: Sequence[str] = (),
+    assumed: Sequence[str] = (),
+    every_layer: bool = False,
 ) -> str:
     """A plan in one screen: which layer goes where, what was solved, the baselines beside it, and why.
 
     `devices` says how device names were understood, `assumed` which open sizes were; with `every_layer` layers are a
     table without omissions.
     """
-    layers = layer_table(report.layers) if every_layer else layer_texts(report.layers)
+    layers = [] if every_layer else layer_texts(report.layers)
     lines = [line("" if n else "layers", text) for n, text in enumerate(layers)]
     lines.extend([line("blocks", report.levels.text)] if report.levels is not None else [])
     lines.extend(line("" if n else "devices", text) for n, text in enumerate(devices))
     lines.extend(line("" if n else "assumed", text) for n, text in enumerate(assumed))
-    return "\n".join([*lines, *_head(report), *_table(report), *_tail(report)])
+    parts = [
+        *([*layer_table(report.layers, look), ""] if every_layer else []),
+        *look.fitted([*lines, *_head(report)]),
+        "",
+        *_table(report, look),
+        *_refused(report, look),
+        "",
+        *_devices(report, look),
+        *picture(report, look),
+        "",
+        *look.fitted(_tail(report)),
+    ]
+    return "\n".join(parts)
 
 
 def _head(report: Report) -> list[str]:
-    flops = f"   {report.flops / 1e9:.4g} GFLOP" if report.flops else ""
+    flops = f"   {format_work(report.flops)}" if report.flops else ""
     caches = f"   KV cache {format_bytes(report.kv_bytes)}" if report.kv_bytes else ""
     graph = f"{report.operators} operators   weights {format_bytes(report.weight_bytes)}{caches}{flops}"
     lines = [
@@ -84,61 +106,84 @@ def _proof(report: Report) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of the table; rules with the same outcome share it."""
+    """One line of the table; rules that are as fast share it."""
 
     names: list[str]
     seconds: float
     times_plan: float
-    weights: str
+    weights: Sequence[int]  # [device]
     changes: int
 
 
-def _table(report: Report) -> list[str]:
-    devices = [device.name for device in report.devices]
+def _table(report: Report, look: Look) -> list[str]:
+    """The plan with all rules that give a placement below it."""
     plan = [device.weight_bytes for device in report.devices]
-    rows = [_Row(["> plan"], report.objective_seconds, 1.0, _weights(devices, plan), report.changes)]
-    refused = [rule for rule in _shown(report) if rule.objective_seconds is None]
+    rows = [_Row(["plan"], report.objective_seconds, 1.0, plan, report.changes)]
     for rule in _shown(report):
         if rule.objective_seconds is None:
             continue
-        row = _Row(
-            [rule.name],
-            rule.objective_seconds,
-            rule.times_plan,
-            _weights(devices, rule.weight_bytes),
-            rule.changes,
-        )
-        last = rows[-1]
-        if len(rows) > 1 and (row.seconds, row.weights, row.changes) == (
-            last.seconds,
-            last.weights,
-            last.changes,
-        ):
-            last.names.append(rule.name)
+        if len(rows) > 1 and rule.objective_seconds <= rows[-1].seconds * (1 + SAME):
+            rows[-1].names.append(rule.name)
         else:
-            rows.append(row)
-    width = max([len(row.names[0]) + 2 for row in rows[1:]] + [len(rule.name) + 2 for rule in refused] + [6])
-    weights_width = max([len(row.weights) for row in rows] + [len(WEIGHTS)])
-    titles = f"{'per ' + report.unit:>10} {'per second':>10}  {WEIGHTS:<{weights_width}} {'transfers':>9}"
-    lines = [f" {'':<{width}} {titles}"]
+            rows.append(
+                _Row([rule.name], rule.objective_seconds, rule.times_plan, rule.weight_bytes, rule.changes)
+            )
+    time = in_seconds(report.objective_seconds or max(row.seconds for row in rows))
+    held = in_bytes(max((max(row.weights, default=0) for row in rows), default=0))
+    rate = per_second(report.objective_seconds)
+    shares, weights = _shares([row.weights for row in rows], [device.name for device in report.devices], held)
+    columns = [
+        Column("", least=20),
+        Column(f"per {report.unit}", time.unit, right=True),
+        Column("per second", right=True, drop=1),
+        *weights,
+        Column("transfers", right=True, drop=2),
+        Column("", least=12, sentence=True),
+        Column("", least=10, sentence=True),
+    ]
+    lines: list[list[Cell]] = []
     for number, row in enumerate(rows):
-        name = row.names[0] if number == 0 else f"  {row.names[0]}"
-        rate = f"{1 / row.seconds:,.4g}" if row.seconds > 0 else "-"
-        figures = (
-            f"{format_seconds(row.seconds):>10} {rate:>10}  {row.weights:<{weights_width}} {row.changes:>9}"
-        )
-        also = f"   also: {', '.join(row.names[1:])}" if len(row.names) > 1 else ""
-        lines.append(f" {name:<{width}} {figures}{_verdict(number, row.times_plan)}{also}")
-    lines.extend(f" {'  ' + rule.name:<{width}} {_short(rule.reason)}" for rule in refused)
-    return lines
+        name: Cell = Painted("> plan", BEST) if number == 0 else f"  {row.names[0]}"
+        also = f"also: {', '.join(row.names[1:])}" if len(row.names) > 1 else ""
+        often = rate(1 / row.seconds) if row.seconds > 0 else "-"
+        figures = [time(row.seconds), often, *shares[number], str(row.changes)]
+        lines.append([name, *figures, _verdict(number, row.times_plan), also])
+    return table(columns, lines, look)
 
 
-def _verdict(number: int, ratio: float) -> str:
+def _shares(
+    held: Sequence[Sequence[int]], names: Sequence[str], scale: Scale
+) -> tuple[list[list[str]], list[Column]]:
+    """Weights per row and device; of many devices how many hold some and the most that one of them holds."""
+    if len(names) <= MOST_DEVICES_BESIDE:
+        columns = [Column("weights", f"{name}, {scale.unit}", right=True, drop=3) for name in names]
+        return [[scale(size) for size in sizes] or [""] * len(names) for sizes in held], columns
+    columns = [
+        Column("weights", f"at most, {scale.unit}", right=True, drop=3),
+        Column("on devices", right=True, drop=3),
+    ]
+    return [[scale(max(sizes, default=0)), str(sum(size > 0 for size in sizes))] for sizes in held], columns
+
+
+def _refused(report: Report, look: Look) -> list[str]:
+    """Rules without a placement that works, and why; those with the same reason in one row."""
+    reasons: dict[str, list[str]] = {}
+    for rule in _shown(report):
+        if rule.objective_seconds is None:
+            reasons.setdefault(_short(rule.reason), []).append(rule.name)
+    rows = [[f"  {', '.join(names)}", reason] for reason, names in reasons.items()]
+    columns = [Column("  does not work", least=20, sentence=True), Column("why", least=20, sentence=True)]
+    return table(columns, rows, look) if rows else []
+
+
+def _verdict(number: int, ratio: float) -> Cell:
     if number == 0 or not math.isfinite(ratio):
         return ""
-    if ratio < 1:
-        return f"  {1 / ratio:.3g}x faster"
-    return f"  {ratio:.2f}x slower" if ratio >= 1.005 else "  the same"
+    if ratio < 1 - SAME:
+        return Painted(f"{1 / ratio:.3g}x faster", GOOD)
+    if ratio <= 1 + SAME:
+        return "the same"
+    return Painted(f"{ratio:.{2 if ratio < 100 else 0}f}x slower", BAD)
 
 
 def _shown(report: Report) -> list[RuleFacts]:
@@ -154,33 +199,60 @@ def _shown(report: Report) -> list[RuleFacts]:
     return [rule for rule in (*valued, *refused) if rule.name not in hidden]
 
 
-def _weights(names: Sequence[str], held: Sequence[int]) -> str:
-    if len(names) > 6:
-        used = [f"{name} {size / 2**30:.1f}" for name, size in zip(names, held, strict=True) if size]
-        return " | ".join(used[:6]) + (" ..." if len(used) > 6 else "")
-    return " | ".join(f"{name} {size / 2**30:.1f}" for name, size in zip(names, held, strict=True))
+def _short(reason: str) -> str:
+    """A reason without what it adds in brackets, where it is long."""
+    return reason.partition(" (")[0] if len(reason) > LONG_REASON else reason
 
 
-def _short(reason: str, width: int = 90) -> str:
-    reason = reason.partition(" (")[0] if len(reason) > width else reason
-    return reason if len(reason) <= width else reason[: width - 3] + "..."
+def _devices(report: Report, look: Look) -> list[str]:
+    """What every used device does and holds."""
+    used = [(d, device) for d, device in enumerate(report.devices) if device.operators]
+    facts = [device for _, device in used]
+    times = in_seconds(
+        max((max(one.compute_seconds, one.received_seconds, one.sent_seconds) for one in facts), default=0), digits=4
+    )
+    caches = [int(getattr(device, "kv_bytes", 0)) for device in facts]
+    held = in_bytes(max((device.weight_bytes for device in facts), default=0))
+    cached = in_bytes(max(caches, default=0))
+    room = in_bytes(max((_room(device) for device in facts), default=0))
+    columns = [
+        Column("device", least=12),
+        Column("operators", right=True, drop=1),
+        Column("compute", times.unit, right=True),
+        Column("received", times.unit, right=True, drop=3),
+        Column("sent", times.unit, right=True, drop=3),
+        Column("weights", held.unit, right=True, drop=2),
+        Column("KV", cached.unit, right=True),
+        Column("peak", room.unit, right=True),
+        Column("limit", room.unit, right=True),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            Painted(device.name, device_style(d)),
+            str(device.operators),
+            times(device.compute_seconds),
+            times(device.received_seconds),
+            times(device.sent_seconds),
+            held(device.weight_bytes),
+            cached(kv) if any(caches) else "",
+            room(device.peak_bytes) if device.peak_bytes >= 0 else "",
+            "none" if _unlimited(device) else room(device.limit_bytes),
+        ]
+        for (d, device), kv in zip(used, caches, strict=True)
+    ]
+    return table(columns, rows, look)
+
+
+def _unlimited(device: DeviceFacts) -> bool:
+    return device.limit_bytes >= UNLIMITED_BYTES // 4
+
+
+def _room(device: DeviceFacts) -> int:
+    return device.peak_bytes if _unlimited(device) else max(device.peak_bytes, device.limit_bytes)
 
 
 def _tail(report: Report) -> list[str]:
-    lines: list[str] = []
-    for device in report.used:
-        limit = "no limit" if device.limit_bytes >= 2**60 else f"of {format_bytes(device.limit_bytes)}"
-        lines.append(
-            line(
-                "device" if not lines else "",
-                f"{device.name}: {device.operators} operators, compute {format_seconds(device.compute_seconds)}, "
-                f"received {format_seconds(device.received_seconds)}, sent {format_seconds(device.sent_seconds)}, "
-                f"peak memory {format_bytes(device.peak_bytes)} {limit}",
-            )
-        )
-    lines.extend(_tied(report))
-    lines.append(line("why", _why(report)))
-    return lines
+    return [*_tied(report), line("why", _why(report))]
 
 
 def _tied(report: Report) -> list[str]:
@@ -236,24 +308,35 @@ def _spread(report: Report) -> str:
     return f"; which one matters: {worst.name} is {worst.times_plan:.2f}x slower"
 
 
-def operator_text(report: OperatorReport) -> str:
+def operator_text(report: OperatorReport, look: Look = PLAIN) -> str:
     """Why an operator is where it is, one line per device."""
     module = f", module {report.module}" if report.module else ""
     moves = f"; {report.unit_size} operators move together" if report.unit_size > 1 else ""
-    lines = [
-        f"{report.name} ({report.kind or 'no kind'}{module}) is on {report.device}   costs: {report.source}{moves}"
+    head = f"{report.name} ({report.kind or 'no kind'}{module}) is on {report.device}"
+    finite = [one for one in report.alternatives if math.isfinite(one.objective_seconds)]
+    own = in_seconds(max((one.seconds for one in report.alternatives if math.isfinite(one.seconds)), default=0))
+    whole = in_seconds(max((one.objective_seconds for one in finite), default=0))
+    change = in_seconds(max((abs(one.change_seconds) for one in finite), default=0))
+    columns = [
+        Column("device", least=12),
+        Column("itself", own.unit, right=True),
+        Column("whole plan", whole.unit, right=True),
+        Column("change", change.unit, right=True),
+        Column("why", least=20, sentence=True),
     ]
-    width = max(len(one.device) for one in report.alternatives)
-    for one in report.alternatives:
-        own = format_seconds(one.seconds) if math.isfinite(one.seconds) else "cannot run"
-        if one.device == report.device:
-            lines.append(
-                f"  {one.device:<{width}}  {own:>12}   here: whole plan {format_seconds(one.objective_seconds)}"
-            )
-        elif math.isfinite(one.objective_seconds):
-            sign = "+" if one.change_seconds >= 0 else "-"
-            change = f"{sign}{format_seconds(abs(one.change_seconds))}"
-            lines.append(f"  {one.device:<{width}}  {own:>12}   whole plan {change}: {one.reason}")
-        else:
-            lines.append(f"  {one.device:<{width}}  {own:>12}   does not work: {one.reason}")
-    return "\n".join(lines)
+    rows: list[list[Cell]] = []
+    for d, one in enumerate(report.alternatives):
+        here, works = one.device == report.device, math.isfinite(one.objective_seconds)
+        sign = "+" if one.change_seconds > 0 else ""
+        moved: Cell = ""
+        if works and not here:
+            moved = Painted(f"{sign}{change(one.change_seconds)}", BAD if one.change_seconds > 0 else GOOD)
+        rows.append([
+            Painted(f"{'>' if here else ' '} {one.device}", device_style(d)),
+            own(one.seconds) if math.isfinite(one.seconds) else "cannot run",
+            whole(one.objective_seconds) if works else "-",
+            moved,
+            one.reason if works else f"does not work: {one.reason}",
+        ])  # fmt: skip
+    first = look.fitted([f"{head}   costs: {report.source}{moves}"])
+    return "\n".join([*first, *table(columns, rows, look)])
