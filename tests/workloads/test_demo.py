@@ -13,7 +13,7 @@ from stead.workloads.demo import demo_graph
 def test_weights_are_about_14_gigabytes():
     graph = demo_graph()
     sizes = dict(zip(graph.weight_names, graph.weight_bytes.tolist(), strict=True))
-    caches = sum(size for name, size in sizes.items() if name.endswith(".cache"))
+    caches = sum(size for name, size in sizes.items() if name.endswith(".kv_cache"))
     # 24 layers of 4 w^2 + 3 w h, two tables of v w, 49 norms of w, at 2 bytes; w = 4608, h = 12288, v = 96000
     assert sum(sizes.values()) - caches == 2 * (
         24 * (4 * 4608**2 + 3 * 4608 * 12288) + 2 * 96000 * 4608 + 49 * 4608

@@ -55,7 +55,7 @@ class _Decoder:
             flops=4.0 * read_tokens * WIDTH,
             moved_bytes=2 * read_tokens * WIDTH * FP16_BYTES + 4 * _ROW_BYTES,
         )  # fmt: skip
-        self.build.weight(f"{module}.cache", size_bytes=2 * kept_tokens * WIDTH * FP16_BYTES, users=[core])
+        self.build.weight(f"{module}.kv_cache", size_bytes=2 * kept_tokens * WIDTH * FP16_BYTES, users=[core])
         mixed = self._output(core, _ROW_BYTES)
         return self._output(self._linear("out", module, mixed, WIDTH, WIDTH, stream), _ROW_BYTES)
 
