@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,20 @@ def test_an_interrupt_of_the_report_leaves_the_plan(
     assert code == 0
     assert capsys.readouterr().err == "stead: interrupted; the best plan so far is in plan.json\n"
     assert (here / "plan.json").exists()
+
+
+def test_a_short_limit_of_the_search_leaves_time_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[float | None] = []
+    whole = within
+
+    def noted(seconds: float | None, late: Exception) -> AbstractContextManager[None]:
+        given.append(seconds)
+        return whole(seconds, late)
+
+    monkeypatch.setattr("stead.cli.interrupts.within", noted)
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(["place", "zoo:rnnlm-2", "-d", "3090,3060", "-g", "latency", "--time-limit", "0.1"]) == 0
+    assert given == [10.0]
+    capsys.readouterr()

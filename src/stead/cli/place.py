@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stead.remedies import Remedy
 
 INFEASIBLE, INTERRUPTED = 3, 130
+LEAST_READING_SECONDS = 10.0  # a short limit is one for the search: without a model there is no answer at all
 
 
 def place(
@@ -71,8 +72,9 @@ def place(
 
     Budget(time_limit, evaluations)  # what makes no sense is told before anything is read
     reading = options.model_options(batch, context, phase, read, shape)
-    late = BadInput(f"{model}: reading took more than {time_limit:g} s; give it more with --time-limit")
-    with Progress() as progress, within(time_limit, late):
+    longest = max(time_limit, LEAST_READING_SECONDS)
+    late = BadInput(f"{model}: reading took more than {longest:g} s; give it more with --time-limit")
+    with Progress() as progress, within(longest, late):
         progress.doing(f"reading {model}")
         loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
     constraints = options.constraints_from(pin, forbid, colocate)
