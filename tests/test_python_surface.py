@@ -106,6 +106,7 @@ def test_a_frame_has_one_row_per_operator() -> None:
     frame = TOWERS.to_frame()
     assert frame.columns.tolist() == [
         "name", "kind", "module", "phase", "device", "start_seconds", "finish_seconds", "seconds", "weight_bytes",
+        "kv_bytes",
     ]  # fmt: skip
     assert frame["device"].tolist() == ["d0", "d1", "d0", "d1", "d0"]
     assert frame["finish_seconds"].tolist() == [2.0, 2.0, 4.0, 4.0, 7.5]

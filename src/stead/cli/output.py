@@ -66,6 +66,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
                 "received_seconds": device.received_seconds,
                 "sent_seconds": device.sent_seconds,
                 "weight_bytes": device.weight_bytes,
+                "kv_bytes": device.kv_bytes,
                 "peak_bytes": device.peak_bytes,
                 "limit_bytes": device.limit_bytes,
             }
@@ -108,6 +109,7 @@ def layer_document(row: LayerRow) -> dict[str, Any]:
         "exception": row.exception,
         "operators": row.operators,
         "weight_bytes": row.weight_bytes,
+        "kv_bytes": row.kv_bytes,
         "seconds": row.seconds,
     }
 

@@ -341,8 +341,7 @@ def operator_columns(plan: Plan) -> dict[str, list[Any]]:
     problem, graph, devices = plan.problem, plan.problem.graph, plan.placement.devices
     timeline = plan.trace.timeline
     unknown = [math.nan] * len(graph)
-    users = np.repeat(graph.weight_bytes, np.diff(graph.weight_user_first))
-    used = np.bincount(graph.weight_users, weights=users, minlength=len(graph)).astype(np.int64)
+    caches = _caches_used(graph)
     return {
         "name": list(graph.operator_names),
         "kind": list(graph.kinds),
@@ -352,5 +351,14 @@ def operator_columns(plan: Plan) -> dict[str, list[Any]]:
         "start_seconds": unknown if timeline is None else (timeline.start_ticks / 1e12).tolist(),
         "finish_seconds": unknown if timeline is None else (timeline.finish_ticks / 1e12).tolist(),
         "seconds": problem.costs.seconds[np.arange(len(graph)), devices].tolist(),
-        "weight_bytes": used.tolist(),
+        "weight_bytes": (graph.parameter_bytes - caches).tolist(),
+        "kv_bytes": caches.tolist(),
     }
+
+
+def _caches_used(graph: Graph) -> NDArray[np.int64]:  # [operator]
+    """Bytes of the caches of keys and values that each operator uses."""
+    sizes = np.where(graph.is_kv_cache, graph.weight_bytes, 0)
+    total = np.zeros(len(graph), dtype=np.int64)
+    np.add.at(total, graph.weight_users, np.repeat(sizes, np.diff(graph.weight_user_first)))
+    return total

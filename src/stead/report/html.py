@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from stead.cluster.units import format_bytes, format_seconds
 from stead.printing.printable import printable_lines
 from stead.report.facts import Report, explain
-from stead.report.layer_text import TITLES
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.text import summary
 from stead.sim import Curve, Timeline
@@ -101,8 +100,10 @@ def layer_list(rows: Sequence[LayerRow], *, most_apart: int | None = None) -> st
 
     `most_apart` is how many of those are shown at most.
     """
-    head = "".join(f"<th>{title}</th>" for title in TITLES)
-    settled = _layer_rows([row for row in rows if not row.exception])
+    caches = any(row.kv_bytes for row in rows)
+    titles = ("device", "holds", "operators", "weights", *(["KV"] if caches else []), "seconds")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    settled = _layer_rows([row for row in rows if not row.exception], caches=caches)
     apart = [row for row in rows if row.exception]
     table = f"<table><tr>{head}</tr>{settled}</table>"
     if not apart:
@@ -112,14 +113,15 @@ def layer_list(rows: Sequence[LayerRow], *, most_apart: int | None = None) -> st
     more = f"<p>and {len(apart) - len(shown)} more</p>" if len(shown) < len(apart) else ""
     return (
         f"{table}<details{opened}><summary>{len(apart)} apart from the rest of their blocks</summary>"
-        f"<table><tr>{head}</tr>{_layer_rows(shown)}</table>{more}</details>"
+        f"<table><tr>{head}</tr>{_layer_rows(shown, caches=caches)}</table>{more}</details>"
     )
 
 
-def _layer_rows(rows: Sequence[LayerRow]) -> str:
+def _layer_rows(rows: Sequence[LayerRow], *, caches: bool) -> str:
     return "".join(
         f"<tr><td>{escape(row.device)}</td><td>{escape(row.name)}</td><td>{row.operators}</td>"
-        f"<td>{format_bytes(row.weight_bytes)}</td><td>{format_seconds(row.seconds)}</td></tr>"
+        f"<td>{format_bytes(row.weight_bytes)}</td>"
+        f"{f'<td>{format_bytes(row.kv_bytes)}</td>' if caches else ''}<td>{format_seconds(row.seconds)}</td></tr>"
         for row in rows
     )
 

@@ -10,7 +10,6 @@ from stead.report.layers import LayerRow
 
 MOST_NAMES = 8  # in a line of a summary
 MOST_APART = 5  # of what stands apart from its block
-TITLES = ("device", "holds", "operators", "weights", "seconds")
 
 
 def layer_texts(rows: Sequence[LayerRow]) -> list[str]:
@@ -38,6 +37,8 @@ def layer_table(rows: Sequence[LayerRow], look: Look = PLAIN) -> list[str]:
     settled = [row for row in rows if not row.exception]
     apart = [row for row in rows if row.exception]
     size = in_bytes(max((row.weight_bytes for row in rows), default=0))
+    cached = in_bytes(max((row.kv_bytes for row in rows), default=0))
+    caches = any(row.kv_bytes for row in rows)
     time = in_seconds(max((row.seconds for row in rows), default=0.0))
     devices = list(dict.fromkeys(row.device for row in rows))
     columns = [
@@ -45,6 +46,7 @@ def layer_table(rows: Sequence[LayerRow], look: Look = PLAIN) -> list[str]:
         Column("holds", least=24),
         Column("operators", right=True),
         Column("weights", size.unit, right=True),
+        Column("KV", cached.unit, right=True),
         Column("time", time.unit, right=True),
     ]
     cells: list[list[Cell]] = [
@@ -53,6 +55,7 @@ def layer_table(rows: Sequence[LayerRow], look: Look = PLAIN) -> list[str]:
             f"apart: {row.name}" if row.exception else row.name,
             str(row.operators),
             size(row.weight_bytes),
+            cached(row.kv_bytes) if caches else "",
             time(row.seconds),
         ]
         for row in (*settled, *apart)

@@ -42,16 +42,17 @@ class LayerRow:
     phase: str  # "backward" or "update" where only that part of the training step is here
     exception: bool  # it stands apart from where the rest of its block is
     operators: int
-    weight_bytes: int  # a weight that several rows of a device use counts in the first
+    weight_bytes: int  # without caches of keys and values; what several rows of a device use counts in the first
+    kv_bytes: int  # of those
     seconds: float
 
     @property
     def name(self) -> str:
         """All of it in words.
 
-        >>> LayerRow("gpu", "layers", (0, 1, 2, 7), "", "", False, 4, 0, 0.0).name
+        >>> LayerRow("gpu", "layers", (0, 1, 2, 7), "", "", False, 4, 0, 0, 0.0).name
         'layers 0-2,7'
-        >>> LayerRow("cpu", "layers", (7,), "mlp", "", True, 4, 0, 0.0).name
+        >>> LayerRow("cpu", "layers", (7,), "mlp", "", True, 4, 0, 0, 0.0).name
         'layers.7.mlp'
         """
         return self._said(len(self.numbers))
@@ -121,9 +122,7 @@ class _Map:
         self.paths = module_paths(problem.graph)
         self.anchors: list[int] = forward_anchors(problem.graph).tolist()
         self.late: list[bool] = (problem.graph.phases != FORWARD).tolist()
-        users = problem.graph.weight_users
-        used = np.repeat(problem.graph.weight_bytes, np.diff(problem.graph.weight_user_first))
-        self.used_bytes = np.bincount(users, weights=used, minlength=len(problem.graph)).astype(int).tolist()
+        self.used_bytes: list[int] = problem.graph.parameter_bytes.tolist()
         self.items = _Items(problem.graph, self.paths, self.anchors, self.devices)
         self.members: dict[str, list[int]] = defaultdict(list)  # forward operators; all where there are none
         for v, item in enumerate(self.items.of_operator):
@@ -150,7 +149,8 @@ class _Map:
         seconds = np.bincount(
             row, weights=self.problem.costs.seconds[np.arange(len(row)), self.devices], minlength=len(order)
         )
-        weights, counts = self._weights(row, len(order)), np.bincount(row, minlength=len(order))
+        weights, caches = self._held(row, len(order))
+        counts = np.bincount(row, minlength=len(order))
         settled = {key.device for key in order if not key.apart}
         return tuple(
             LayerRow(
@@ -163,6 +163,7 @@ class _Map:
                 and (bool(key.phase) or (key.device in settled and not is_expert(key.part))),
                 operators=int(counts[n]),
                 weight_bytes=int(weights[n]),
+                kv_bytes=int(caches[n]),
                 seconds=float(seconds[n]),
             )
             for n, key in enumerate(order)
@@ -263,8 +264,8 @@ class _Map:
             for item in run
         }
 
-    def _weights(self, row: NDArray[np.int64], count: int) -> NDArray[np.int64]:  # [row]
-        """Bytes of weights, each in the first row of every device that uses it."""
+    def _held(self, row: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [row], [row]
+        """Bytes of weights and of caches, each in the first row of every device that uses it."""
         graph = self.graph
         weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
         users = graph.weight_users
@@ -272,9 +273,10 @@ class _Map:
         order = np.lexsort((row[users], place))
         _, first = np.unique(place[order], return_index=True)
         chosen = order[first]
-        held = np.zeros(count, dtype=np.int64)
-        np.add.at(held, row[users[chosen]], graph.weight_bytes[weight[chosen]])
-        return held
+        held = np.zeros((2, count), dtype=np.int64)
+        own = weight[chosen]
+        np.add.at(held, (graph.is_kv_cache[own].astype(np.int64), row[users[chosen]]), graph.weight_bytes[own])
+        return held[0], held[1]
 
 
 class _Items:
