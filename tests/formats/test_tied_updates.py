@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stead.formats import JsonGraph
+from stead.formats.json_graph_writer import graph_text
 from stead.formats.tied_updates import part_updates
 from stead.formats.tied_weights import ALL_REDUCE, are_apart
 from stead.formats.torch_capture import capture
 from stead.graph import Graph, GraphBuilder
+from stead.kernels import Kernel
 
 torch = pytest.importorskip("torch", reason="captures PyTorch modules")
 
@@ -64,6 +69,30 @@ def test_the_work_of_a_step_stays_what_torch_does(update: Any) -> None:
     free = [v for v in range(len(graph)) if graph.kinds[v] == ALL_REDUCE]
     assert not graph.moved_bytes[free].any()
     assert len(graph) == len(before) + 4 + 1  # hand on and sum up at both ends, one more share of the update
+
+
+def halves(flops: float, moved: float) -> list[Kernel]:
+    return [Kernel(flops / 2, moved / 2, 0.5), Kernel(flops / 2, moved / 2, 3)] if flops or moved else []
+
+
+def test_operators_of_several_kernels_keep_them_and_shares_have_their_part_of_each(
+    tmp_path: Path,
+) -> None:
+    plain, parted = recorded(Tied())
+    lists = [halves(*amounts) for amounts in zip(plain.flops.tolist(), plain.moved_bytes.tolist(), strict=True)]
+    document = json.loads(graph_text(plain))
+    for entry, own in zip(document["operators"], lists, strict=True):
+        entry["kernels"] = own
+    (tmp_path / "graph.json").write_text(json.dumps(document))
+    graph = part_updates(JsonGraph().read(str(tmp_path / "graph.json")).graph)
+    assert graph.operator_names == parted.operator_names
+    updates = [v for v in range(len(plain)) if plain.phases[v] == 2]
+    share = graph.index("embedding.weight.update@mm")
+    for v in set(range(len(graph))) - {share}:
+        amounts = float(graph.flops[v]), float(graph.moved_bytes[v])
+        assert list(graph.kernels_of(v)) == halves(*amounts)
+    assert len(graph.kernels_of(share)) == sum(len(lists[v]) for v in updates)
+    assert sum(kernel.moved_bytes for kernel in graph.kernels_of(share)) == pytest.approx(graph.moved_bytes[share])
 
 
 def test_gradients_are_summed_up_at_each_use_before_they_meet() -> None:

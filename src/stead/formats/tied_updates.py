@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stead.formats.tied_weights import Use, all_reduce, are_apart
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
+from stead.kernels import Kernel
 
 SHARE = "Update"  # kind of an operator that stands for all recorded operators of an update
 FORWARD, BACKWARD, UPDATE = range(len(PHASES))
@@ -166,6 +167,7 @@ class _Parting:
                 phase=operator.phase,
                 twin=old.operator_names[use] if use >= 0 else "",
                 colocate=self.colocate.get(v, operator.colocation),
+                kernels=self._kernels(v, self.shares.get(v, 1)),
             )
             for t in operator.writes:
                 tensor = old.tensor(t)
@@ -198,11 +200,17 @@ class _Parting:
                 flops=float(old.flops[one.updates].sum()) / len(uses),
                 moved_bytes=float(old.moved_bytes[one.updates].sum()) / len(uses),
                 module=use.module, dtype=old.dtypes[one.updates[0]], phase="update", twin=use.name,
-                colocate=use.colocate,
+                colocate=use.colocate, kernels=[own for v in one.updates for own in self._kernels(v, len(uses))],
             )  # fmt: skip
             added.append(share)
         for w in one.weights:
             self.users[w] += added
+
+    def _kernels(self, v: int, shares: int) -> list[Kernel]:
+        """What an old operator runs, or a share of it; empty where no operator says."""
+        if self.old.kernels is None:
+            return []
+        return [Kernel(work / shares, moved / shares, launches) for work, moved, launches in self.old.kernels.of(v)]
 
     def _use(self, part: _Part) -> Use:
         old, v, gradient = self.old, part.forward, self._gradient(part)
