@@ -5,7 +5,8 @@ of which a token uses k, an expert works for T k / E of T tokens, and is read an
 1 - (1 - k / E)^T. For a single token that adds up to the bytes and the launches of k experts. Memory is that of all.
 
 The experts of a layer are one operator, so that a plan can say where they are in one rule per layer. They can also
-fall into equal groups, down to one expert each; arithmetic, traffic and launches stay the same.
+fall into equal groups, down to one expert each; arithmetic and launches stay the same, and so does traffic but for the
+sums that groups of several experts hand on.
 """
 
 from __future__ import annotations
