@@ -175,6 +175,15 @@ def test_experts_are_apart_and_few_of_them_work(save_gguf):
     assert producers == ["blk.0.attn", "blk.0.ffn", "blk.0.experts"]  # stream, shared experts, experts
 
 
+@pytest.mark.parametrize(("batch", "launches"), [(1, 2.0), (3, 8 * (1 - 0.75**3))])
+def test_experts_are_launched_as_often_as_is_to_be_expected(save_gguf, batch, launches):
+    metadata = {**METADATA, "llama.expert_count": 8, "llama.expert_used_count": 2}
+    graph = Gguf(batch=batch).read(save_gguf(gguf_file(metadata, block(0, MOE)))).graph
+    [kernel] = graph.kernels_of(graph.index("blk.0.experts"))
+    assert kernel.launches == pytest.approx(launches)
+    assert [one.launches for one in graph.kernels_of(graph.index("blk.0.ffn"))] == [1.0]
+
+
 def test_experts_in_tensors_of_their_own_are_experts_too(save_gguf):
     old = {f"ffn_{part}.{i}": ((WIDTH, HIDDEN), F16) for part in ("gate", "up", "down") for i in range(4)}
     graph = (

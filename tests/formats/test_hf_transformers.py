@@ -142,6 +142,13 @@ def test_parts_that_take_no_part_are_told() -> None:
     model = HuggingFace(granularity="operators", phase="prefill", context=32).from_config(small("llava"))
     assert "59 parameters of" in model.notes[1]
     assert "take no part, such as model.vision_tower" in model.notes[1]
+    graph = model.graph
+    idle = [v for v in range(len(graph)) if graph.kinds[v] == "Idle"]
+    assert not graph.flops[idle].any()
+    tower = [name for name in graph.weight_names if name.startswith("model.vision_tower.")]
+    sizes = dict(zip(graph.weight_names, graph.weight_bytes.tolist(), strict=True))
+    held = sum(sizes[name] for name in tower)
+    assert graph.parameter_bytes[[v for v in idle if "vision_tower" in graph.modules[v]]].sum() == held > 0
 
 
 @pytest.mark.parametrize(
