@@ -92,6 +92,8 @@ def test_place_and_doctor_say_how_much_is_cached(tmp_path: Path, capsys: pytest.
     assert exit_code(["doctor", model]) == 0
     [memory] = [text for text in capsys.readouterr().out.splitlines() if text.startswith(" memory")]
     assert memory.split(maxsplit=1)[1] == f"parameters 13.0 MiB ({13 * MIB} bytes), KV cache 10.0 MiB"
+    assert exit_code(["doctor", model, "-d", "3090"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "fits"
     assert exit_code(["doctor", model, "--json"]) == 0
     counted = json.loads(capsys.readouterr().out)
     assert (counted["parameter_bytes"], counted["kv_bytes"]) == (13 * MIB, 10 * MIB)

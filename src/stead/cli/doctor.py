@@ -90,7 +90,7 @@ def _supports(report: Checkup, shape: Look) -> list[str]:
         Column("device", least=12),
         Column("runs", f"of {report.operators}", right=True),
         Column("one by one", time.unit, right=True),
-        Column("weights"),
+        Column("memory"),
         Column("cannot run", least=16, whole=True),
     ]
     rows: list[list[Cell]] = [
@@ -98,7 +98,7 @@ def _supports(report: Checkup, shape: Look) -> list[str]:
             Painted(one.device, device_style(d)),
             str(one.supported),
             time(one.total_seconds),
-            "fit" if one.fits else Painted("do not fit", BAD),
+            "fits" if one.fits else Painted("does not fit", BAD),
             ", ".join(f"{kind} {count}" for kind, count in one.unsupported_kinds),
         ]
         for d, one in enumerate(report.supports)
