@@ -211,7 +211,7 @@ def _devices(report: Report, look: Look) -> list[str]:
     times = in_seconds(
         max((max(one.compute_seconds, one.received_seconds, one.sent_seconds) for one in facts), default=0), digits=4
     )
-    caches = [int(getattr(device, "kv_bytes", 0)) for device in facts]
+    caches = [device.kv_bytes for device in facts]
     held = in_bytes(max((device.weight_bytes for device in facts), default=0))
     cached = in_bytes(max(caches, default=0))
     room = in_bytes(max((_room(device) for device in facts), default=0))
