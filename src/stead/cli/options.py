@@ -34,7 +34,10 @@ Shape = Annotated[
         help="An open dimension (seq=512, x[1]=512) or an input (x=1x3x224x224) of the file.",
     ),
 ]
-Context = Annotated[int | None, typer.Option(help="Tokens, for language models; by default up to 4096 to decode, 2048 otherwise.")]
+Context = Annotated[
+    int | None,
+    typer.Option(help="Tokens, for language models; by default up to 4096 to decode, 2048 otherwise."),
+]
 Phase = Annotated[
     str | None, typer.Option(help="infer, prefill, decode or train, for models that have phases.")
 ]
