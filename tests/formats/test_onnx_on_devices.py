@@ -210,12 +210,12 @@ def test_the_command_line_sets_open_dimensions(
     assert exit_code(["doctor", "net.onnx", "--batch", "8", "--shape", "seq=512"]) == 0
     out = capsys.readouterr().out
     assert "assumed" not in out
-    assert " 0.0003277 GFLOP" in out  # 80 * 8 * 512
+    assert " 328 kFLOP" in out  # 80 * 8 * 512
     assert exit_code(["doctor", "net.onnx", "--shape", "x=8x512x8"]) == 0
     assert capsys.readouterr().out == out
     assert exit_code(["place", "net.onnx", "-d", CPU_AND_NPU, "-g", "latency", "--evaluations", "20"]) == 0
     screen = capsys.readouterr().out.splitlines()[:24]
-    assert screen[0] == " assumed  batch = 1, seq = 128 (--shape batch=N sets one)"
+    assert " assumed  batch = 1, seq = 128 (--shape batch=N sets one)" in screen
     assert "          fp32 on NPU is converted to fp16" in screen
 
 

@@ -584,7 +584,7 @@ def test_wrong_options_are_bad_input() -> None:
     ):  # fmt: skip
         with pytest.raises(BadInput, match="gdp: "):
             GDP(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="no such file"):
         GDP(policy="missing.safetensors").solve(grid(steps=2), Budget(), 0)
 
 

@@ -27,12 +27,18 @@ def starts(problem: Problem, *rows: list[int]) -> Any:
 
 def balance(problem: Problem, *rows: list[int], load: Load = "sum", **options: Any) -> Any:
     given = {"moves": 2000, "restarts": 0, **options}
-    return _native.balance(problem.native, problem.units, load=load, starts=starts(problem, *rows), **given)
+    *found, raised = _native.balance(
+        problem.native, problem.units, load=load, starts=starts(problem, *rows), **given
+    )
+    assert raised is None  # by a signal while it ran
+    return found
 
 
 def descend(problem: Problem, *rows: list[int], **options: Any) -> Any:
     given = {"load": "sum", "moves": 10**6, "least_gain": 0.0, "targets": np.ones(2, np.uint8), **options}
-    return _native.descend(problem.native, problem.units, starts=starts(problem, *rows), **given)
+    *found, raised = _native.descend(problem.native, problem.units, starts=starts(problem, *rows), **given)
+    assert raised is None
+    return found
 
 
 @st.composite

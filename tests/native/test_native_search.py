@@ -54,9 +54,10 @@ def simulated(problem: Problem, rows: NDArray[np.uint8], orders: NDArray[np.int3
 def test_values_are_those_of_the_simulator_and_better_than_any_start(contention: str) -> None:
     problem = problem_of(120, contention=contention)
     given = starts_of(problem)
-    devices, orders, ticks, moves, work, trail = _native.search(
+    devices, orders, ticks, moves, work, trail, raised = _native.search(
         problem.native, **given, budget=300_000, seconds=60.0, threads=1
     )
+    assert raised is None
     assert ticks.tolist() == simulated(problem, devices, orders)
     assert ticks[0] < min(simulated(problem, given["starts"], given["start_orders"]))
     assert (np.diff(ticks) >= 0).all()
