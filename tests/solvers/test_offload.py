@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from stead.graph import GraphBuilder
 from stead.problem import Latency, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
-from stead.solvers.exact.interval_costs import IntervalCosts
-from stead.solvers.exact.offload import GreedyOffload, MaxLoadSplit, OffloadLinear, reduced_calls
+from stead.solvers.exact.interval_costs import IntervalCosts, Late
+from stead.solvers.exact.latency_mip import LatencyMip
+from stead.solvers.exact.offload import GreedyOffload, MaxLoadSplit, OffloadLinear, cut_order, reduced_calls
 from stead.solvers.portfolio import Auto
 from stead.testing import chain3
 
@@ -159,6 +161,33 @@ def test_it_refuses_other_executions_and_accelerators_without_a_cpu_link():
     assert "lonely has no link" in str(OffloadLinear().unsupported(lonely))
     with pytest.raises(BadInput, match="does not apply"):
         OffloadLinear().solve(chain3(), Budget())
+
+
+@cache
+def large() -> Problem:
+    """A chain of more operators than pipelines are balanced for; 3 s on CPU or accelerator in all."""
+    return calls([(1e-4, 1e-4)] * 30_000, {v: [v - 1] for v in range(1, 30_000)})
+
+
+@pytest.mark.parametrize("solver", [GreedyOffload(), OffloadLinear(), LatencyMip()])
+def test_where_time_is_too_short_for_calls_a_large_graph_stays_on_one_device(
+    solver: Solver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stead.solvers.exact.offload.reduce", None)  # nothing may be reduced: that cannot be stopped
+    found = solver.solve(large(), Budget(0.5))
+    assert len(set(found.placement.devices.tolist())) == 1
+    assert found.objective_seconds == pytest.approx(3)
+    assert found.stopped_by in ("time", "proved")
+
+
+def test_a_graph_too_large_for_pipelines_is_refused_beforehand():
+    assert "more than max_nodes" in str(MaxLoadSplit().unsupported(large()))
+
+
+def test_intervals_are_not_looked_at_any_more_once_time_is_up():
+    asked = iter([False] * 5 + [True])
+    with pytest.raises(Late):
+        cut_order(reduced_calls(chain_of_calls()), np.arange(4, dtype=np.int32), positions=9, stop=lambda: next(asked))
 
 
 @published

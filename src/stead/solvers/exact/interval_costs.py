@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.solvers.exact.reduction import Reduced
 
 
+class Late(Exception):
+    """Time is up before all intervals are known."""
+
+
 class IntervalCosts:
     """Nodes along an order, in blocks between the positions where it may be cut.
 
-    Position p is the border before block p; an interval (i, j) holds the blocks i .. j - 1.
+    Position p is the border before block p; an interval (i, j) holds the blocks i .. j - 1. Once `stop` says so, Late
+    is raised.
     """
 
-    def __init__(self, reduced: Reduced, order: NDArray[np.int32], *, positions: int) -> None:
-        self._reduced = reduced
+    def __init__(
+        self,
+        reduced: Reduced,
+        order: NDArray[np.int32],
+        *,
+        positions: int,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._reduced, self._stop = reduced, stop
         self.block_of = np.zeros(reduced.count, dtype=np.int64)  # [node]
         self.block_of[order] = _blocks(reduced, order, positions)
         self.blocks = int(self.block_of.max()) + 1 if reduced.count else 0
@@ -56,13 +70,15 @@ class IntervalCosts:
 
     def _received(self, ticks: NDArray[np.float64]) -> NDArray[np.float64]:  # [begin, end]
         """Tensors from before the interval with a reader in it."""
-        return self._readers.first_in_interval(self.blocks, ticks, born=self._source)
+        return self._readers.first_in_interval(self.blocks, ticks, born=self._source, stop=self._stop)
 
     def _sent(self, ticks: NDArray[np.float64]) -> NDArray[np.float64]:  # [begin, end]
         """Tensors of the interval with a reader behind it."""
         count, last = self.blocks, self._readers.last()
         table = np.zeros((count + 1, count + 1))
         for end in range(1, count + 1):
+            if self._stop():
+                raise Late
             leaving = (self._source < end) & (last >= end)
             by_source = np.bincount(self._source[leaving], weights=ticks[leaving], minlength=count + 1)
             table[:, end] = by_source[::-1].cumsum()[::-1]
@@ -71,7 +87,7 @@ class IntervalCosts:
     def _held(self) -> NDArray[np.float64]:  # [begin, end]
         """Bytes of the weights with a user in the interval."""
         return self._users.first_in_interval(
-            self.blocks, self._reduced.weight_bytes.astype(np.float64), born=None
+            self.blocks, self._reduced.weight_bytes.astype(np.float64), born=None, stop=self._stop
         )
 
 
@@ -90,7 +106,12 @@ class _Events:
         return last
 
     def first_in_interval(
-        self, blocks: int, amount: NDArray[np.float64], *, born: NDArray[np.int64] | None
+        self,
+        blocks: int,
+        amount: NDArray[np.float64],
+        *,
+        born: NDArray[np.int64] | None,
+        stop: Callable[[], bool],
     ) -> NDArray[np.float64]:  # [begin, end]
         """The amounts of all things used in the interval and born before it, each once."""
         table = np.zeros((blocks + 1, blocks + 1))
@@ -98,6 +119,8 @@ class _Events:
         by_block = np.argsort(self._block, kind="stable")
         edges = np.searchsorted(self._block[by_block], np.arange(blocks + 1))
         for begin in range(blocks - 1, -1, -1):
+            if stop():
+                raise Late
             following[self._thing[by_block[edges[begin] : edges[begin + 1]]]] = begin
             counted = amount if born is None else np.where(born < begin, amount, 0.0)
             by_first = np.bincount(following, weights=counted, minlength=blocks + 1)[:blocks]

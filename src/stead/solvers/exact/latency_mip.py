@@ -29,10 +29,19 @@ from stead.sim.reference_tables import Tables
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.call_ideals import CallIdeals
 from stead.solvers.exact.limits import limited
-from stead.solvers.exact.offload import OffloadLinear, not_offload, reduced_calls, through_host
+from stead.solvers.exact.offload import (
+    OffloadLinear,
+    lacks_time_for_calls,
+    not_offload,
+    reduced_calls,
+    through_host,
+)
 from stead.solvers.exact.programs import TICKS_PER_SECOND, Program, Scale, Settings, run
 from stead.solvers.exact.reduction import Reduced, reduce
+from stead.solvers.exact.solving import BUILDING_SECONDS
 from stead.solvers.rules import started
+
+COMPARING_SECONDS = 6e-8  # per two nodes of two equal accelerators
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,8 @@ class LatencyMip:
         problem = search.problem
         if problem.unit_count < len(problem.graph) or search.best is None:
             return  # operators of a unit may start one by one on a CPU, which labels of nodes do not know
+        if problem.unit_count > self.max_steps or lacks_time_for_calls(search):
+            return  # even a chain has more labels than that
         reduced = reduced_calls(problem)
         ticks, device = _host_ticks(problem)
         node_ticks, node_device = [0] * reduced.count, [0] * reduced.count
@@ -101,10 +112,14 @@ class LatencyMip:
             search.raise_bound(found.ticks / TICKS_PER_SECOND, "labels of ideals")
 
     def _solve_program(self, search: Search) -> None:
+        if lacks_time_for_calls(search):
+            return
         reduced = reduce(through_host(search.problem), notion="any", merge="off")
         literals = _literals(reduced, self.subgraphs)
         if literals > self.max_literals:
             search.notes.append(f"no program: it would have {literals} literals")
+            return
+        if search.lacks_time(_building_seconds(reduced, literals)):
             return
         model = CallProgram(search, reduced, self.subgraphs)
         search.scope = self.scope  # from here on bounds hold for such placements only
@@ -122,6 +137,12 @@ class LatencyMip:
 def _literals(reduced: Reduced, subgraphs: int) -> int:
     calls = subgraphs * sum(len(kind.devices) for kind in reduced.kinds if not kind.is_host)
     return calls * (reduced.count + 2 * len(reduced.tensor_source))
+
+
+def _building_seconds(reduced: Reduced, literals: int) -> float:
+    """About what it takes to write the program down; of equal accelerators, every node is compared with all before."""
+    twins = sum(len(kind.devices) - 1 for kind in reduced.kinds if not kind.is_host)
+    return BUILDING_SECONDS * literals + COMPARING_SECONDS * twins * reduced.count**2
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ the true latency smaller than the sum, so every answer is scored by the simulato
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,14 +20,16 @@ from numpy.typing import NDArray
 from stead.graph_arrays import distinct_pairs
 from stead.problem import Latency, Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.baselines import Single
 from stead.solvers.climb import climb_to_fit
 from stead.solvers.exact.ideals import Ideals
-from stead.solvers.exact.interval_costs import IntervalCosts
+from stead.solvers.exact.interval_costs import IntervalCosts, Late
 from stead.solvers.exact.orders import linear_orders
 from stead.solvers.exact.reduction import Reduced, reduce
 from stead.solvers.experts import Expert
-from stead.solvers.rules import started
+from stead.solvers.rules import settled, started
 
+REDUCING_SECONDS = 2.5e-5  # per operator, for the supernodes of calls: nothing stops them on the way
 MEMORY_ROUNDS = 4  # attempts with less room where the simulator counts more than weights
 BATCH = 128
 PATIENCE_PER_NODE = 256  # small problems have few neighbours
@@ -63,6 +65,11 @@ def reduced_calls(problem: Problem) -> Reduced:
     return reduce(through_host(problem), notion="stages", merge="lossless")
 
 
+def lacks_time_for_calls(search: Search) -> bool:
+    """Whether supernodes would take longer than there is time."""
+    return search.lacks_time(REDUCING_SECONDS * len(search.problem.graph))
+
+
 @dataclass(frozen=True, slots=True)
 class GreedyOffload:
     """Fills one accelerator after another along a depth-first order up to its memory; the rest is for the CPU."""
@@ -80,11 +87,18 @@ class GreedyOffload:
         """Offer the one placement it constructs, or the least bad of some that leave more room."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            reduced = reduced_calls(problem)
-            order = next(linear_orders(reduced, seed=0, drawn=0), np.zeros(0, dtype=np.int32))
-            for tighter in _with_less_room(search, reduced):
-                search.offer(tighter.lift(_greedy_devices(tighter, order)))
+            if lacks_time_for_calls(search):
+                _offer_without_calls(search)
+            else:
+                fill_accelerators(search, reduced_calls(problem))
         return search.solution()
+
+
+def fill_accelerators(search: Search, reduced: Reduced) -> None:
+    """Offer accelerators that are filled in depth-first order, or the least bad of some that leave more room."""
+    order = next(linear_orders(reduced, seed=0, drawn=0), np.zeros(0, dtype=np.int32))
+    for tighter in _with_less_room(search, reduced):
+        search.offer(tighter.lift(_greedy_devices(tighter, order)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +117,30 @@ class MaxLoadSplit:
         return "max-load-split"
 
     def unsupported(self, problem: Problem) -> str | None:
-        """It takes latency with offload execution."""
-        return not_offload(problem)
+        """It takes latency with offload execution, of graphs whose pipelines can be balanced."""
+        return not_offload(problem) or self._ideals.unsupported(_as_pipeline(problem))
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Balance the pipeline, then ask the simulator for the latency."""
         search = started(self, problem, budget, seed)
         with search.interruptible():
-            pipeline = reduced_calls(problem).problem.with_objective(Throughput())
+            pipeline = _as_pipeline(problem)
             half = None if budget.evaluations is None else max(1, budget.evaluations // 2)
             within = Budget(seconds=budget.seconds, evaluations=half)
-            found = Ideals(max_bytes=self.max_bytes, max_pairs=self.max_pairs).solve(pipeline, within, seed)
+            found = self._ideals.solve(pipeline, within, seed)
             search.evaluations += found.evaluations
             search.notes += found.notes
             search.offer(found.placement.devices)
         return search.solution()
+
+    @property
+    def _ideals(self) -> Ideals:
+        return Ideals(max_bytes=self.max_bytes, max_pairs=self.max_pairs)
+
+
+def _as_pipeline(problem: Problem) -> Problem:
+    """The same operators and devices as a pipeline of calls."""
+    return through_host(problem).with_objective(Throughput())
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,33 +171,65 @@ class OffloadLinear:
         search = started(self, problem, budget, seed)
         with search.interruptible():
             search.relax()
-            reduced = reduced_calls(problem)
-            search.offer(_on_hosts(reduced), found_by="all on CPU")
-            search.try_solver(GreedyOffload())
-            self._cut_orders(search, reduced)
-            for member in (Expert(), MaxLoadSplit()):
-                if not search.done:
-                    search.try_solver(member)
-            if search.best is None:
-                climb_to_fit(search)
-            if search.best is not None:
-                improve_calls(search, reduced, patience=min(self.patience, PATIENCE_PER_NODE * reduced.count))
+            if lacks_time_for_calls(search):
+                _offer_without_calls(search)
+            else:
+                self._search(search, reduced_calls(problem))
         return search.solution()
+
+    def _search(self, search: Search, reduced: Reduced) -> None:
+        search.offer(_on_hosts(reduced), found_by="all on CPU")
+        if not search.done:
+            search.try_solver(_Member("greedy-offload", fill_accelerators, reduced))
+        self._cut_orders(search, reduced)
+        for member in (Expert(), MaxLoadSplit()):
+            if not search.done:
+                search.try_solver(member)
+        if search.best is None:
+            climb_to_fit(search)
+        if search.best is not None and not search.done:
+            improve_calls(search, reduced, patience=min(self.patience, PATIENCE_PER_NODE * reduced.count))
 
     def _cut_orders(self, search: Search, reduced: Reduced) -> None:
         for order in linear_orders(reduced, seed=search.seed, drawn=max(0, self.orders - 6)):
             if search.done:
                 return
-            for tighter in _with_less_room(search, reduced):
-                devices = cut_order(tighter, order, positions=self.positions)
-                if devices is None:
-                    break
-                search.offer(tighter.lift(devices))
+            try:
+                self._cut(search, reduced, order)
+            except Late:
+                return
+
+    def _cut(self, search: Search, reduced: Reduced, order: NDArray[np.int32]) -> None:
+        for tighter in _with_less_room(search, reduced):
+            devices = cut_order(tighter, order, positions=self.positions, stop=lambda: search.out_of_time)
+            if devices is None:
+                break
+            search.offer(tighter.lift(devices))
 
 
-def cut_order(reduced: Reduced, order: NDArray[np.int32], *, positions: int) -> NDArray[np.int64] | None:
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A construction of another solver, for which the supernodes are there already."""
+
+    name: str
+    fill: Callable[[Search, Reduced], None]
+    reduced: Reduced
+
+    def unsupported(self, problem: Problem) -> str | None:
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        search = Search(problem, budget, solver=self.name, seed=seed)
+        with search.interruptible():
+            self.fill(search, self.reduced)
+        return search.solution()
+
+
+def cut_order(
+    reduced: Reduced, order: NDArray[np.int32], *, positions: int, stop: Callable[[], bool] = lambda: False
+) -> NDArray[np.int64] | None:
     """The device of every node if the order is cut into intervals at the least sum; None if memory forbids all."""
-    costs = IntervalCosts(reduced, order, positions=positions)
+    costs = IntervalCosts(reduced, order, positions=positions, stop=stop)
     host, host_of = costs.host_ticks()
     layers = [_Layer.of_hosts(host)]
     for j, kind in enumerate(reduced.kinds):
@@ -377,6 +432,17 @@ def _with_less_room(search: Search, reduced: Reduced) -> Iterator[Reduced]:
         yield reduced if attempt == 0 else replace(reduced, kinds=kinds)
         if search.done or search.best is not None or search.evaluations == before:
             return
+
+
+def _offer_without_calls(search: Search) -> None:
+    """What takes no time to find: everything on the fastest CPU that may run it, or on one device."""
+    problem = search.problem
+    hosts = np.array([device.is_host for device in problem.cluster])
+    seconds = np.where(problem.allowed, problem.costs.seconds, np.inf) + np.where(hosts, 0.0, 1e18)
+    search.notes.append("there was no time to plan calls: everything on CPUs or on one device")
+    search.offer(settled(problem, seconds.argmin(axis=1))[0], found_by="all on CPU")
+    if not search.done:
+        search.try_solver(Single())
 
 
 def _on_hosts(reduced: Reduced) -> NDArray[np.uint8]:  # [operator]
