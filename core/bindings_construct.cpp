@@ -79,7 +79,8 @@ void bind_construct(nb::module_& module) {
             const std::span<const std::int64_t> limits =
                 limit_bytes.is_valid() ? vector(limit_bytes) : std::span<const std::int64_t>(problem.memory_bytes);
             std::vector<ListResult> results = without_gil([&] {
-                return list_schedule(ListTables(problem, vector(unit_of)), {&variant, 1}, limits, workers(1));
+                return list_schedule(ListTables(problem, vector(unit_of)), {&variant, 1}, limits, INFINITY,
+                                     workers(1));
             });
             const std::array<std::size_t, 1> shape = {static_cast<std::size_t>(problem.operators)};
             return std::make_tuple(owned<std::uint8_t, 1>(std::move(results[0].devices), shape),
@@ -91,18 +92,20 @@ void bind_construct(nb::module_& module) {
     module.def(
         "list_schedule_many",
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const std::vector<Variant>& variants,
-           const Vector<std::int64_t>& limit_bytes, int threads) {
+           const Vector<std::int64_t>& limit_bytes, double seconds, int threads) {
             std::vector<ListVariant> parsed;
             for (const Variant& variant : variants) parsed.push_back(parse_variant(variant));
+            const double limit = checked_seconds(seconds);
             const std::vector<ListResult> results = without_gil([&] {
-                return list_schedule(ListTables(problem, vector(unit_of)), parsed, vector(limit_bytes),
+                return list_schedule(ListTables(problem, vector(unit_of)), parsed, vector(limit_bytes), limit,
                                      workers(threads));
             });
             return arrays(results, problem.operators);
         },
-        "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "variants"_a, "limit_bytes"_a.noconvert(), "threads"_a = 0,
+        "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "variants"_a, "limit_bytes"_a.noconvert(),
+        "seconds"_a = INFINITY, "threads"_a = 0,
         "(devices, orders, ticks) of list scheduling by each variant (rule, bias, average, insertion, "
-        "foresight), one per row.");
+        "foresight), one per row; ticks are -1 if the placement cannot run, -2 where time was up before.");
     module.def(
         "spill",
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Vector<std::uint8_t>& devices,

@@ -13,6 +13,7 @@
 #include "program_order.h"
 #include "room.h"
 #include "timeline.h"
+#include "watch.h"
 
 namespace stead {
 
@@ -35,16 +36,21 @@ struct Ranks {
     std::vector<double> move;                     // [tensor]
 };
 
+/// Thrown where time is up in the midst of a construction.
+struct Late {};
+
 /// One construction: the time line, the room, and where units are.
 class Builder {
 public:
     Builder(const ListTables& tables, const Ranks& ranks, const ListVariant& variant,
-            std::span<const std::int64_t> limit_bytes)
+            std::span<const std::int64_t> limit_bytes, Watch& watch)
         : tables_(tables), problem_(tables.problem), ranks_(ranks), variant_(variant),
           // Rules that take what can start first never come back to a gap.
           timeline_(tables, variant.insertion && variant.rule != ListRule::etf && variant.rule != ListRule::sct),
-          room_(tables, limit_bytes), device_of_unit_(tables.units(), -1), pending_(problem_.devices, 0) {}
+          room_(tables, limit_bytes), device_of_unit_(tables.units(), -1), pending_(problem_.devices, 0),
+          watch_(watch), pace_(watch) {}
 
+    /// Throws Late once time is up.
     ListResult build() {
         switch (variant_.rule) {
             case ListRule::heft: in_order(by_rank(ranks_.of(variant_.average))); break;
@@ -77,6 +83,8 @@ private:
     Room room_;
     std::vector<int> device_of_unit_;  // [unit]; -1 while it has none
     std::vector<Ticks> pending_;       // [device]; work of its units that has not run yet
+    Watch& watch_;
+    Pace pace_;
 
     friend class EarliestFirst;
 };
@@ -145,6 +153,8 @@ Ticks Builder::pending(std::int32_t unit, std::int32_t v, int d) const {
 }
 
 void Builder::run(std::int32_t v, int d) {
+    pace_.count(problem_.devices);
+    if (watch_.stopped()) throw Late{};
     const std::int32_t unit = tables_.unit_of[v];
     if (device_of_unit_[unit] < 0) {
         room_.take(unit, d, device_of_unit_);
@@ -368,15 +378,24 @@ void Builder::earliest_first() { EarliestFirst(*this).build(); }
 }  // namespace
 
 std::vector<ListResult> list_schedule(const ListTables& tables, std::span<const ListVariant> variants,
-                                      std::span<const std::int64_t> limit_bytes, const Workers& workers) {
+                                      std::span<const std::int64_t> limit_bytes, double seconds,
+                                      const Workers& workers) {
     if (static_cast<std::int64_t>(limit_bytes.size()) != tables.problem.devices)
         fail("limit_bytes needs ", tables.problem.devices, " entries, one per device, got ", limit_bytes.size());
+    Watch watch(seconds, workers);
     const Ranks ranks(tables.problem, variants);
     std::vector<ListResult> results(variants.size());
     std::vector<std::int64_t> rows(variants.size());
     std::iota(rows.begin(), rows.end(), 0);
     run_rows(rows, workers, [&]() -> RowTask {
-        return [&](std::int64_t row) { results[row] = Builder(tables, ranks, variants[row], limit_bytes).build(); };
+        return [&](std::int64_t row) {
+            try {
+                results[row] = Builder(tables, ranks, variants[row], limit_bytes, watch).build();
+            } catch (const Late&) {
+                results[row] = {std::vector<std::uint8_t>(tables.problem.operators),
+                                std::vector<std::int32_t>(tables.problem.operators), ListResult::not_built};
+            }
+        };
     });
     return results;
 }

@@ -36,10 +36,14 @@ struct ListResult {
     std::vector<std::uint8_t> devices;  // [operator]
     std::vector<std::int32_t> order;    // operators, topological
     Ticks ticks = -1;                   // length when operators run in this order; -1 if the placement cannot run
+
+    static constexpr Ticks not_built = -2;  // time was up before; devices and order mean nothing then
 };
 
 /// One construction per variant; `limit_bytes` [device] is what weights and long-lived tensors may take of each device.
+/// What is not finished after so many seconds is not built.
 std::vector<ListResult> list_schedule(const ListTables& tables, std::span<const ListVariant> variants,
-                                      std::span<const std::int64_t> limit_bytes, const Workers& workers);
+                                      std::span<const std::int64_t> limit_bytes, double seconds,
+                                      const Workers& workers);
 
 }  // namespace stead

@@ -16,7 +16,7 @@ from stead.errors import Infeasible
 from stead.graph import GraphBuilder, OperatorId, TensorId
 from stead.problem import Constraints, Problem
 from stead.solvers import Budget, Solver
-from stead.solvers.huggingface import HfAuto, HfBalancedLow0, HfSequential
+from stead.solvers.huggingface import HfAuto, HfBalancedLow0, HfSequential, _Layers
 
 
 def gpus(*memory: int, cpu: int | None = None) -> Cluster:
@@ -205,3 +205,15 @@ class TestHfBalancedLow0(SolverContract):
     @pytest.fixture
     def solver(self) -> Solver:
         return HfBalancedLow0()
+
+
+def test_the_largest_layer_to_come_is_known_after_others_are_taken_out() -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 1000, size=700)
+    layers = _Layers(sizes.tolist())
+    for begin in rng.integers(0, 690, size=60).tolist():
+        end, sought = begin + int(rng.integers(0, 10)), int(sizes.max())
+        assert layers.take_out(begin, end, sought=sought) == (sought in sizes[begin:end])
+        sizes[begin:end] = 0
+        for place in (0, begin, 255, 256, 511, 699, 700):
+            assert layers.largest_from(place) == sizes[place:].max(initial=0)

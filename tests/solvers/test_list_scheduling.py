@@ -17,7 +17,8 @@ from stead.contracts import SolverContract
 from stead.costs import Costs, Roofline
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder, TensorId
-from stead.problem import Constraints, Placement, Problem, ProgramOrder, Throughput
+from stead.loading import load
+from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
@@ -362,3 +363,25 @@ def test_every_operator_runs_once_where_units_find_no_room(rule: str) -> None:
             problem.native, unit_of, variants=[(rule, 1.0, "mean", True, 0.0)], limit_bytes=limits
         )
         assert sorted(orders[0].tolist()) == list(range(12))
+
+
+def test_what_time_does_not_suffice_for_is_not_built() -> None:
+    graph = synthetic("layered", operators=4_000)
+    problem = load(graph, "60x A100-80GB").problem(Latency())
+    variants = [("etf", 1.0, "mean", False, 0.0), ("heft", 1.0, "mean", True, 0.0)]
+    room = np.full(60, 2**60)
+    given = {"variants": variants, "limit_bytes": room}
+    ticks = _native.list_schedule_many(problem.native, problem.units, **given, seconds=0.0)[2]
+    assert ticks.tolist() == [-2, -2]
+    assert (_native.list_schedule_many(problem.native, problem.units, **given)[2] > 0).all()
+
+
+def test_after_its_time_a_rule_scores_no_more_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = load(synthetic("transformer", operators=200), "3090,3060").problem(Throughput())
+    scored: list[object] = []
+    monkeypatch.setattr(
+        "stead.solvers.list_scheduling.offer_schedule",
+        lambda search, schedule: scored.append(search.offer(schedule.devices)),
+    )
+    Heft().solve(problem, Budget(0.0))
+    assert len(scored) == 1

@@ -286,3 +286,10 @@ class TestMetisSlices(SolverContract):
     @pytest.fixture
     def solver(self) -> Solver:
         return Metis(slices=4)
+
+
+def test_a_partition_that_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stead.solvers.partition.KAHYPAR_SECONDS", 1.0)  # 24 operators: more than a minute
+    monkeypatch.setattr("stead.solvers.partition._thread_pool", None)
+    with pytest.raises(Infeasible, match="mtkahypar found no placement within the time limit"):
+        MtKahypar().solve(ring_of_cliques(), Budget(20.0))

@@ -408,7 +408,7 @@ class Search:
 
     def _infeasible(self) -> Infeasible:
         if self._least_bad is None:
-            late = " within the time limit" if self.out_of_time else ""
+            late = " within the time limit" if self.stopped_by == "time" else ""
             return Infeasible(f"{self.solver} found no placement{late}")
         trace = simulate(self.problem, Placement(self.problem, self._least_bad[1]))
         short = {

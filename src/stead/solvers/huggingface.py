@@ -308,23 +308,19 @@ class _LayersToCome:
         self._range: dict[int, tuple[int, int]] = {}  # module: its layers in walking order
         sizes: list[int] = []
         self._number(tree, ROOT, sizes)
-        self._sizes = np.array([*sizes, 0], dtype=np.int64)
-        self._largest = np.maximum.accumulate(self._sizes[::-1])[::-1]  # from each layer to the last
+        self._layers = _Layers(sizes)
         self._still_counted = 0
 
     def largest_after(self, m: int) -> int:
         """Bytes of the largest layer behind a module; 0 if none is left."""
-        return max(self._still_counted, int(self._largest[self._range[m][1]]))
+        return max(self._still_counted, self._layers.largest_from(self._range[m][1]))
 
     def drop(self, modules: Sequence[int], *, after: int) -> None:
         """Take out the layers of modules that are placed out of turn, together with the module `after`."""
         largest = self.largest_after(after)
         for m in modules:
-            layers = slice(*self._range[m])
-            if largest in self._sizes[layers]:
+            if self._layers.take_out(*self._range[m], sought=largest):
                 self._still_counted = largest
-            self._sizes[layers] = 0
-        self._largest = np.maximum.accumulate(self._sizes[::-1])[::-1]
 
     def recount(self) -> None:
         """Count only what is really to come."""
@@ -338,3 +334,30 @@ class _LayersToCome:
         elif not module.parameter:
             sizes.append(module.size_bytes)
         self._range[m] = begin, len(sizes)
+
+
+class _Layers:
+    """Sizes in a row, whose largest from any place on is found quickly although some are taken out."""
+
+    WIDTH = 256  # of a bundle whose largest is known; about the root of the longest rows
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        bundles = len(sizes) // self.WIDTH + 1
+        self._sizes = np.zeros(bundles * self.WIDTH, dtype=np.int64)
+        self._sizes[: len(sizes)] = sizes
+        self._bundles = self._sizes.reshape(bundles, self.WIDTH)  # the same memory
+        self._largest = self._bundles.max(axis=1)
+
+    def largest_from(self, place: int) -> int:
+        """The largest size from a place to the end; 0 if there is none."""
+        behind = place // self.WIDTH + 1
+        rest = self._sizes[place : behind * self.WIDTH].max(initial=0)
+        return int(max(rest, self._largest[behind:].max(initial=0)))
+
+    def take_out(self, begin: int, end: int, *, sought: int) -> bool:
+        """Make some sizes 0; whether one of them was the size that is sought."""
+        found = sought in self._sizes[begin:end]
+        self._sizes[begin:end] = 0
+        touched = slice(begin // self.WIDTH, (end - 1) // self.WIDTH + 1)
+        self._largest[touched] = self._bundles[touched].max(axis=1)
+        return found

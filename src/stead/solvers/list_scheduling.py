@@ -27,6 +27,8 @@ BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
 AT_ONCE = 4  # variants between two looks at the clock
 OFFERED = 6  # of the variants for latency, whose length the core already knows
 NO_LIMIT = 2**62
+NOT_BUILT = -2  # of the core, for ticks: time was up before
+LEAST_SECONDS = 0.5  # for the first variants, whatever the time limit: an answer is better than none
 MOST_RETRIES = 3
 
 Variant = tuple[str, float, str, bool, float]  # rule, bias, average, insertion, foresight
@@ -77,6 +79,8 @@ class _ListRule(ABC):
                 found += self._built(search, unit_of, foresight, anything=not found)
             ranked = _distinct(sorted(found, key=lambda pair: pair[0]))
             for _, schedule in ranked[:OFFERED] if isinstance(problem.objective, Latency) else ranked:
+                if search.current is not None and search.out_of_time:
+                    break
                 offer_schedule(search, schedule)
             if ranked and search.best is None and not search.done:
                 self._make_fit(search, ranked[0][1], tied_units(problem))
@@ -103,7 +107,9 @@ class _ListRule(ABC):
         for begin in range(0, len(variants), AT_ONCE):
             if search.done and (found or not anything):
                 break
-            found += _schedules(problem, unit_of, variants[begin : begin + AT_ONCE], limit)
+            least = LEAST_SECONDS if anything and not found else 0.0
+            seconds = max(least, search.remaining_seconds)
+            found += _schedules(problem, unit_of, variants[begin : begin + AT_ONCE], limit, seconds)
         return found
 
     def _make_fit(self, search: Search, schedule: Schedule, unit_of: NDArray[np.int32]) -> None:
@@ -115,8 +121,10 @@ class _ListRule(ABC):
             if search.best is not None or search.done or not over.any():
                 return
             limit = limit - over
-            ((_, schedule),) = _schedules(problem, unit_of, [variant], np.maximum(limit, 0))
-            offer_schedule(search, schedule)
+            for _, schedule in _schedules(
+                problem, unit_of, [variant], np.maximum(limit, 0), search.remaining_seconds
+            ):
+                offer_schedule(search, schedule)
         if search.best is None:
             offer_fitting(search, schedule, unit_of)
         if search.best is None and not search.done:
@@ -249,15 +257,20 @@ def _usable(problem: Problem) -> NDArray[np.int64]:  # [device]
 
 
 def _schedules(
-    problem: Problem, unit_of: NDArray[np.int32], variants: list[Variant], limit_bytes: NDArray[np.int64]
+    problem: Problem,
+    unit_of: NDArray[np.int32],
+    variants: list[Variant],
+    limit_bytes: NDArray[np.int64],
+    seconds: float,
 ) -> list[tuple[int, Schedule]]:
-    """(ticks, schedule) of every variant; what cannot run counts as longest."""
+    """(ticks, schedule) of every variant that is built in so many seconds; what cannot run counts as longest."""
     devices, orders, ticks = _native.list_schedule_many(
-        problem.native, unit_of, variants=variants, limit_bytes=limit_bytes
+        problem.native, unit_of, variants=variants, limit_bytes=limit_bytes, seconds=seconds
     )
     return [
         (int(length) if length >= 0 else NO_LIMIT, Schedule(row, order, _variant_name(variant)))
         for row, order, length, variant in zip(devices, orders, ticks, variants, strict=True)
+        if length != NOT_BUILT
     ]
 
 

@@ -39,6 +39,7 @@ from stead.transform.order import levels
 EXTRA = "partition"
 TOTAL_WEIGHT = 2**30  # partitioners add up weights in 32-bit integers
 MOST_REPAIRS = 16
+KAHYPAR_SECONDS = 5e-6  # per pin and part; nothing stops it on the way
 MOST_SLICES = 64
 
 
@@ -68,6 +69,10 @@ class _Partition(ABC):
     def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
         """The part of each unit, the weights of the parts coming close to the shares."""
 
+    def _seconds(self, units: _UnitGraph) -> float:
+        """About what a partition takes at least, where that is long."""
+        return 0.0
+
     def unsupported(self, problem: Problem) -> str | None:
         """It needs its package, and one that can be loaded: others go on without it."""
         if not find_spec(self.package):
@@ -83,6 +88,8 @@ class _Partition(ABC):
         search = started(self, problem, budget, seed)
         with search.interruptible():
             units = _UnitGraph(problem, chosen_devices(problem.cluster, self.devices), self.weigh)
+            if search.lacks_time(self._seconds(units)):
+                return search.solution()
             wanted = self._wanted(problem, units, seed)
             devices, search.notes = settled(problem, wanted[problem.units])
             search.offer(devices)
@@ -224,6 +231,9 @@ class MtKahypar(_Partition):
     def name(self) -> str:
         """The name it is called by."""
         return "mtkahypar"
+
+    def _seconds(self, units: _UnitGraph) -> float:
+        return KAHYPAR_SECONDS * len(units.pairs[0]) * len(units.devices)
 
     def _parts(self, units: _UnitGraph, shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
         mtkahypar: Any = import_module(self.package)
