@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -78,3 +81,41 @@ def test_after_the_time_for_remedies_nothing_more_is_tried(monkeypatch: pytest.M
     monkeypatch.setattr("stead.remedies.climb_to_fit", tried.append)
     assert remedies(short_problem(0), Latency(), Constraints(), seconds=-1.0) == ()
     assert tried == []
+
+
+def llama(here: Path) -> Path:
+    """Sixteen small blocks; keys and values take 16 x 2 x 64 x 2 = 4096 bytes per token."""
+    values = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 16,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 96, "vocab_size": 128,
+        "max_position_embeddings": 10**6, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    (here / "config.json").write_text(json.dumps(values))
+    return here
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"batch": 8, "context": 8192}, ["--batch 2 (now 8)", "--context 2048 (now 8192)"]),
+        ({"batch": 1, "context": 8192 * 8}, ["--context 16384 (now 65536)"]),
+    ],
+)
+def test_the_largest_half_of_batch_or_context_that_fits_is_offered(
+    tmp_path: Path, given: dict[str, int], said: list[str]
+) -> None:
+    # 8 x 8192 tokens of cache are 256 MiB and a quarter of that are 64 MiB: beside weights below 4 MiB on 2 x 40 MiB.
+    loaded = load(llama(tmp_path), two_devices(40 << 20, 40 << 20), options={"phase": "decode", **given})
+    found = [one for one in remedies(loaded, Latency(), Constraints()) if one.text.startswith("--")]
+    assert [one.text for one in found] == said
+    for one in found:
+        assert Auto().solve(one.problem, Budget(evaluations=500)).objective_seconds > 0
+
+
+def test_a_model_is_not_read_again_where_there_is_no_time_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(llama(tmp_path), two_devices(1 << 20, 1 << 20), options={"phase": "decode", "batch": 8})
+    monkeypatch.setattr("stead.remedies.READING_SECONDS", 60.0)
+    monkeypatch.setattr("stead.loading.read_model", None)
+    assert not [one for one in remedies(loaded, Latency(), Constraints(), seconds=5) if "batch" in one.text]

@@ -13,13 +13,31 @@ from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
 from stead.formats import Model, read
 from stead.formats.assumed import TYPICAL, Assumed
-from stead.formats.base import sizes_from
+from stead.formats.base import reader_for, sizes_from
 from stead.graph import Graph
 from stead.printing.printable import printable
 from stead.problem import Constraints, Objective, Problem
 
 _MOST_ASSUMED = 6  # dimensions that a line names
 _MOST_READ_AGAIN = 2_000  # operators of a model that is read again at other sizes: a second or so each time
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a model was read from, so that it can be read again at another size."""
+
+    model: str | Path
+    options: Mapping[str, Any]
+    profiles: tuple[Profile, ...]
+
+    def size(self, option: str) -> int | None:
+        """The batch or context that the model was read at; None if it has no such option or leaves it open."""
+        if str(self.model).startswith("zoo:"):
+            from stead.workloads import size_in_zoo
+
+            return size_in_zoo(str(self.model), option, **self.options)
+        value = getattr(reader_for(self.model, options=self.options), option, None)
+        return value if type(value) is int else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +52,7 @@ class Loaded:
     model_name: str
     devices_text: str
     assumed: tuple[Assumed, ...] = ()  # open dimensions of the model that nobody set
+    source: Source | None = None  # None: what a graph in memory was made from is not known
 
     def problem(self, objective: Objective, constraints: Constraints | None = None) -> Problem:
         """The question to be solved."""
@@ -48,6 +67,13 @@ class Loaded:
     def on(self, cluster: Cluster) -> Loaded:
         """The same model on other devices."""
         return replace(self, cluster=cluster)
+
+    def at_size(self, option: str, size: int) -> Loaded:
+        """The same model, read again with another batch or context."""
+        assert self.source is not None
+        found, _ = read_model(self.source.model, {**self.source.options, option: size})
+        costs = _costs(found, self.source.profiles)
+        return replace(self, graph=found.graph, costs=costs, notes=found.notes, assumed=found.assumed)
 
 
 def load(
@@ -77,12 +103,22 @@ def load(
         resolutions = (f"{len(cluster)} devices as the file gives them: {', '.join(cluster.names)}",)
     else:
         raise BadInput(f'{name} says nothing about devices; add --devices, for example --devices "3090,3060"')
-    costs: CostSource = found.given if found.given is not None else Roofline()
     if found.given is None:
         resolutions = (*resolutions, *precision_notes(found.graph, cluster))
-    if profiles:
-        costs = Fitted(tuple(profiles), base=costs)
-    return Loaded(found.graph, cluster, costs, resolutions, found.notes, name, printable(text), found.assumed)
+    source = None
+    if isinstance(model, str | Path):
+        given = {key: value for key, value in (options or {}).items() if value is not None}
+        source = Source(model, given, tuple(profiles))
+    costs = _costs(found, profiles)
+    return Loaded(
+        found.graph, cluster, costs, resolutions, found.notes, name, printable(text), found.assumed, source
+    )
+
+
+def _costs(found: Model, profiles: Sequence[Profile]) -> CostSource:
+    """The costs that a model brings, or those of its work, corrected by what was measured."""
+    costs: CostSource = found.given if found.given is not None else Roofline()
+    return Fitted(tuple(profiles), base=costs) if profiles else costs
 
 
 def assumptions(

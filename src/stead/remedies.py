@@ -24,6 +24,9 @@ from stead.solvers.whole_blocks import whole_blocks as blocks_of
 CLOSE = 0.01  # an amount of memory is searched to within this share of itself
 MOST_DROPPED = 2  # constraints dropped at once
 MOST_TRIES = 64  # sets of constraints tried
+MEMORY_SHARE = 0.3  # of the time, for how much memory would suffice
+SIZES = ("batch", "context")  # options of readers that memory depends on
+READING_SECONDS = 1e-3  # per operator, to read a model again at another size: it may have to be captured anew
 
 Asked = Callable[
     [Loaded, Constraints], Problem
@@ -62,8 +65,15 @@ def remedies(
         if whole_blocks:
             found.extend(_split_blocks(loaded.problem, objective, constraints, end))
         found.extend(_fewer_constraints(loaded, constraints, asked, end))
-        found.extend(_more_memory(asked(loaded, constraints), end))
+        first = len(found)
+        # Reading a model again may take all the time there is, so it comes last, though it is said first.
+        now = clock.now()
+        found.extend(_more_memory(asked(loaded, constraints), now + MEMORY_SHARE * (end - now)))
         found.extend(_another_device(loaded, constraints, asked, end))
+        for option in SIZES:
+            for one in _smaller(loaded, option, constraints, asked, end):
+                found.insert(first, one)
+                first += 1
     except (Infeasible, KeyboardInterrupt):
         pass  # what was found until then helps
     return tuple(found)
@@ -103,6 +113,44 @@ def _more_memory(problem: Problem, end: float) -> Iterator[Remedy]:
         changed = problem.with_memory(device.name, high)
         extra = high - device.usable_bytes
         yield Remedy(f"{format_bytes(extra)} more on {device.name} ({extra} bytes)", changed)
+
+
+def _smaller(
+    loaded: Loaded, option: str, constraints: Constraints, asked: Asked, end: float
+) -> Iterator[Remedy]:
+    """The largest half, quarter and so on of the batch or context that fits."""
+    now = loaded.source.size(option) if loaded.source is not None else None
+    if now is None or now < 2:
+        return
+    size, seconds = now, READING_SECONDS * len(loaded.graph)
+    share = _share_that_fits(asked(loaded, constraints), end)
+    while size > 1 and clock.now() + seconds < end:
+        size //= 2
+        if size > share * now and size > 1:
+            continue
+        began = clock.now()
+        try:
+            problem = asked(loaded.at_size(option, size), constraints)
+        except SteadError:  # not every model can take every size
+            return
+        seconds = clock.now() - began
+        if first_feasible(problem, end=end) is not None:
+            yield Remedy(f"--{option} {size} (now {now})", problem)
+            return
+
+
+def _share_that_fits(problem: Problem, end: float) -> float:
+    """About what share of all but the weights fits into all memory together; 1 where that is not known."""
+    vast = problem
+    for device in problem.cluster:
+        vast = vast.with_memory(device.name, UNLIMITED_BYTES)
+    found = first_feasible(vast, end=end)
+    if found is None:
+        return 1.0
+    weights = int(problem.graph.weight_bytes.sum()) - problem.graph.kv_cache_bytes
+    room = sum(device.usable_bytes for device in problem.cluster)
+    rest = int(simulate(vast, found.placement).peak_bytes.sum()) - weights
+    return (room - weights) / rest if rest > 0 else 1.0
 
 
 def _split_blocks(

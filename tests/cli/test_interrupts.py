@@ -9,13 +9,14 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from stead.cli import place
 from stead.cli.interrupts import heard, held_off, within
 from stead.cli.main import exit_code
-from stead.errors import BadInput
+from stead.errors import BadInput, Infeasible
 
 # The first line tells the test that the solver has an incumbent; nothing but the signal ends it.
 ENDLESS = """
@@ -42,6 +43,12 @@ def load(*rest, **more):
 loading.load = load
 run(sys.argv[1:])
 """
+
+
+def forever() -> NoReturn:
+    """Nothing but a signal ends this; its handler runs between two steps of Python, never inside a builtin."""
+    while True:
+        pass
 
 
 def interrupted(script: str, number: signal.Signals, here: Path, *arguments: str) -> tuple[int, str, str]:
@@ -99,12 +106,8 @@ def test_sigterm_is_heard_like_ctrl_c_and_only_for_a_while() -> None:
 
 
 def test_what_takes_too_long_is_told() -> None:
-    def go_on() -> None:
-        while True:  # bytecode by bytecode, between which signals are heard
-            pass
-
     with pytest.raises(BadInput, match="too long"), within(0.01, BadInput("too long")):
-        go_on()
+        forever()
 
 
 @pytest.fixture
@@ -142,3 +145,49 @@ def test_a_short_limit_of_the_search_leaves_time_to_read(
     assert exit_code(["place", "zoo:rnnlm-2", "-d", "3090,3060", "-g", "latency", "--time-limit", "0.1"]) == 0
     assert given == [10.0]
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("command", "at_work"),
+    [
+        (["explain", "plan.json"], "stead.report.explain"),
+        (["report", "plan.json"], "stead.report.page"),
+        (["simulate", "zoo:transformer?operators=40", "-d", "3090,3060", "-p", "3090"], "stead.sim.simulate"),
+        (["bench", "--suite", "smoke"], "stead.bench.runner._run"),
+        (["train", "colocrl", "--graphs", "zoo:transformer?operators=40", "-d", "3090,3060"], "stead.loading.load"),
+        (["train", "colocrl", "--graphs", "zoo:transformer?operators=40", "-d", "3090,3060"],
+         "stead.learn.solver.train_policy"),
+    ],
+)  # fmt: skip
+def test_a_signal_ends_every_other_command_with_one_line(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    at_work: str,
+    number: signal.Signals,
+) -> None:
+    if command[0] == "train":
+        pytest.importorskip("torch")
+    if command[1] == "plan.json":
+        model = "zoo:transformer?operators=40"
+        assert exit_code(["place", model, "-d", "3090,3060", "-g", "latency", "--evaluations", "20"]) == 0
+        capsys.readouterr()
+
+    def signalled(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+        forever()
+
+    monkeypatch.setattr(at_work, signalled)
+    code = exit_code(command)
+    out, err = capsys.readouterr()
+    assert (code, out, len(err.splitlines())) == (130, "", 1)
+    assert err.startswith("stead: interrupted")
+    assert not (here / "report.html").exists()
+
+
+def test_a_look_for_fixes_that_takes_too_long_is_cut_off() -> None:
+    error = Infeasible("too little memory")
+    error.fixed_by(forever)
+    assert place._fixes(error, 0.01) == ()

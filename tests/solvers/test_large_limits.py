@@ -1,7 +1,7 @@
 """A time limit at 50,000 operators: what every solver takes beyond it; minutes, so with STEAD_SLOW=1 alone.
 
-All threads share one core here and the clock is the CPU time of the process, so that neither the load of the machine nor
-work in other threads is left out.
+All threads share one core here and the clock is the CPU time of the process: work in other threads counts, the load of
+the machine does not.
 """
 
 from __future__ import annotations

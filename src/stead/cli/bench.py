@@ -80,6 +80,8 @@ def bench(
     )
     journal = Journal(resume or json, resume=resume is not None)
     records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30))
+    if interrupted and not records:
+        return INTERRUPTED
     found = Bench(records)
     if not interrupted:
         journal.add_summary(found.document())

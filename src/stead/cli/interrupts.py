@@ -31,7 +31,7 @@ def held_off() -> Iterator[None]:
 
 
 @contextmanager
-def within(seconds: float | None, late: Exception) -> Iterator[None]:
+def within(seconds: float | None, late: BaseException) -> Iterator[None]:
     """Raise `late` in the midst of what takes longer, wherever that is; a system without timers lets it take longer."""
     if seconds is None or seconds <= 0 or not hasattr(signal, "setitimer"):
         yield

@@ -137,10 +137,12 @@ def _placed(
     progress: Progress,
 ) -> Plan | None:
     """The plan, or None after saying why there is none and what would help."""
+    from stead import clock
     from stead.api import place_loaded
     from stead.errors import Infeasible
     from stead.solvers import Budget
 
+    end = clock.now() + time_limit + max(1.0, 0.05 * time_limit)
     progress.search(time_limit)
     try:
         return place_loaded(
@@ -154,10 +156,21 @@ def _placed(
         )
     except Infeasible as error:
         progress.doing("looking for what would help")
-        found = error.fixes
+        found = _fixes(error, end - clock.now())
         progress.close()
         _print_infeasible(error, found, goal, json)
         return None
+
+
+def _fixes(error: Infeasible, seconds: float) -> Sequence[Remedy]:
+    """What would help; after so many seconds the look for it is interrupted, as reading a model again can take long."""
+    from contextlib import suppress
+
+    from stead.cli.interrupts import within
+
+    with suppress(KeyboardInterrupt), within(max(0.1, seconds), KeyboardInterrupt()):
+        return error.fixes
+    return ()
 
 
 def _print_infeasible(error: Infeasible, found: Sequence[Remedy], goal: Objective, json: bool) -> None:

@@ -74,8 +74,14 @@ def read(path: str | os.PathLike[str], *, format: str = "", options: Mapping[str
     Traceback (most recent call last):
     stead.errors.BadInput: no-such-model.json: no such file; check the path
     """
-    chosen = reader_of(format) if format else _recognise(path)
-    return configured(chosen, options or {}).read(path)
+    return reader_for(path, format=format, options=options).read(path)
+
+
+def reader_for(
+    path: str | os.PathLike[str], *, format: str = "", options: Mapping[str, Any] | None = None
+) -> Reader:
+    """The reader of the named format, or the one that recognises a file, with options."""
+    return configured(reader_of(format) if format else _recognise(path), options or {})
 
 
 def configured(reader: Reader, options: Mapping[str, Any]) -> Reader:

@@ -27,6 +27,7 @@ from stead.sim.ways import TICKS_PER_SECOND
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
 LOOKS_PER_SECOND = 8_000_000
+WINDOW_SECONDS = 1.2e-8  # per operator and two devices
 FARTHEST, NEAREST = 512, 16  # operators to look at from one
 
 
@@ -54,11 +55,15 @@ def lower_bounds(
     known = _KNOWN.get(problem)
     if known is None or known[0] < looks:
         end = clock.now() + within
-        found = _found(problem, looks, end)
-        known = looks if clock.now() < end else -1, found
-        if known[0] >= 0:  # what the clock cut short is asked again
+        known = looks, _found(problem, looks, end)
+        if _left(end) > _least_window_seconds(problem):  # what the clock cut short is asked again
             _KNOWN[problem] = known
     return known[1]
+
+
+def _least_window_seconds(problem: Problem) -> float:
+    """About what windows take at least: every operator on every device after every other one."""
+    return WINDOW_SECONDS * len(problem.graph) * len(problem.cluster) ** 2
 
 
 def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
@@ -71,7 +76,7 @@ def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
         if clock.now() < end:
             found.append(slow(problem, table, end))
     found.append(_largest(problem, table))
-    if clock.now() < end:
+    if _left(end) > _least_window_seconds(problem):
         found += _windows(problem, table, looks, end)
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 

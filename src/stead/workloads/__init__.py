@@ -3,7 +3,7 @@
 from stead.workloads.demo import demo_graph
 from stead.workloads.families import FAMILIES, Family, Option
 from stead.workloads.synthetic import synthetic
-from stead.workloads.zoo import Spec, get, model_from_zoo, names, parse, zoo_names
+from stead.workloads.zoo import Spec, get, model_from_zoo, names, parse, size_in_zoo, zoo_names
 
 __all__ = [
     "FAMILIES",
@@ -15,6 +15,7 @@ __all__ = [
     "model_from_zoo",
     "names",
     "parse",
+    "size_in_zoo",
     "synthetic",
     "zoo_names",
 ]

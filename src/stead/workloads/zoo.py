@@ -196,6 +196,20 @@ def model_from_zoo(text: str, /, *, phase: str = "", **options: Value | None) ->
     return parse(text, phase=phase, **given).model()
 
 
+def size_in_zoo(text: str, option: str, /, **options: Value) -> int | None:
+    """The value of an option such as batch or context of the model that a name means; None if it has no such option.
+
+    >>> size_in_zoo("zoo:gnmt-8?batch=64", "batch"), size_in_zoo("zoo:lstm-grid", "batch")
+    (64, None)
+    """
+    name, _ = split_name(text)
+    if name in SYNTHETIC or name in SYNTHETIC_ALIASES:
+        return None
+    values = parse(text, **options).values  # type: ignore[arg-type]
+    value = values.get(next((own for own in _SYNONYMS.get(option, ()) if own in values), option))
+    return value if type(value) is int else None
+
+
 def names() -> list[str]:
     """Every family and size, as `parse` takes them."""
     return [name for family in FAMILIES.values() for name in family.names]
