@@ -24,9 +24,9 @@ from stead.solvers.whole_blocks import whole_blocks as blocks_of
 CLOSE = 0.01  # an amount of memory is searched to within this share of itself
 MOST_DROPPED = 2  # constraints dropped at once
 MOST_TRIES = 64  # sets of constraints tried
-MEMORY_SHARE = 0.3  # of the time, for how much memory would suffice
+MEMORY_SHARE = 0.2  # of the time, for how much memory would suffice
 SIZES = ("batch", "context")  # options of readers that memory depends on
-READING_SECONDS = 1e-3  # per operator, to read a model again at another size: it may have to be captured anew
+READING_SECONDS = 1.3e-3  # per operator, to read a model again at another size: it may have to be captured anew
 
 Asked = Callable[
     [Loaded, Constraints], Problem
