@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stead.cli.main import exit_code
 from stead.cluster import Cluster, Device, link_all
 from stead.errors import Infeasible
 from stead.graph import Graph, GraphBuilder
@@ -119,3 +120,16 @@ def test_a_model_is_not_read_again_where_there_is_no_time_for_it(
     monkeypatch.setattr("stead.remedies.READING_SECONDS", 60.0)
     monkeypatch.setattr("stead.loading.read_model", None)
     assert not [one for one in remedies(loaded, Latency(), Constraints(), seconds=5) if "batch" in one.text]
+
+
+def test_a_smaller_batch_that_was_not_settled_is_still_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stead.remedies.READING_SECONDS", 1e9)  # then no model is read again
+    monkeypatch.chdir(tmp_path)
+    code = exit_code([
+        "place", str(llama(tmp_path)), "-d", "3090", "-g", "latency", "--phase", "decode", "--batch", "64",
+        "--context", "1000000", "--evaluations", "20", "--time-limit", "5",
+    ])  # fmt: skip
+    assert code == 3
+    assert "a smaller --batch (now 64) may help" in capsys.readouterr().err

@@ -137,6 +137,8 @@ def _placed(
     progress: Progress,
 ) -> Plan | None:
     """The plan, or None after saying why there is none and what would help."""
+    import sys
+
     from stead import clock
     from stead.api import place_loaded
     from stead.errors import Infeasible
@@ -159,6 +161,10 @@ def _placed(
         found = _fixes(error, end - clock.now())
         progress.close()
         _print_infeasible(error, found, goal, json)
+        batch = loaded.source.size("batch") if loaded.source is not None else None
+        if batch is not None and batch > 1 and not any(one.text.startswith("--batch") for one in found):
+            said = f"  a smaller --batch (now {batch}) may help: none was settled within the time limit"
+            print(said, file=sys.stderr)
         return None
 
 
