@@ -20,7 +20,7 @@ BASELINES = (
     "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
 )  # fmt: skip
 RULE_SHARE = 0.5  # of a time limit, for baselines
-DOUBTFUL_SHARE = 0.4  # of what is left of it where no rule fits: the rest is for a look at what would help
+DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
 LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
 LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
 
