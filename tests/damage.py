@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from contextlib import suppress
 from typing import Any
 
 ODD_VALUES: list[Any] = [
@@ -49,7 +50,9 @@ def damaged_document(chance: random.Random, valid: Any) -> Any:
         elif kind == 3 and isinstance(container, dict):
             container[chance.choice(["", "x", f"{key}s", "seconds", "npz"])] = container.pop(key)
         elif kind == 5:
-            container[key] = container[key] * chance.choice((-1, 0.5, 2, 1.0000001)) + chance.choice((0, 1))
+            factor, more = chance.choice((-1, 0.5, 2, 1.0000001)), chance.choice((0, 1))
+            with suppress(OverflowError):  # an integer that no float holds stays as it is
+                container[key] = container[key] * factor + more
         else:
             other, place = chance.choice(known)
             if (isinstance(other, dict) and place in other) or (isinstance(other, list) and place < len(other)):
