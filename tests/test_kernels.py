@@ -14,7 +14,7 @@ from stead.errors import BadGraph, BadInput
 from stead.formats import read, write_graph
 from stead.formats.graph_npz import write_npz
 from stead.graph import Graph, GraphBuilder
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 ONE = Cluster((Device("d", bytes_per_second=10.0, flops_per_second={"fp32": 100.0}, launch_seconds=0.5),), ())
 

@@ -8,7 +8,7 @@ from stead.cluster import cluster_from
 from stead.costs import Roofline
 from stead.formats.hf.complete import IDLE, Mixture, is_of_experts, with_idle_weights, with_sleeping_experts
 from stead.graph import Graph, GraphBuilder
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 
 def decoder() -> Graph:

@@ -14,7 +14,7 @@ from stead.formats.tied_updates import part_updates
 from stead.formats.tied_weights import ALL_REDUCE, are_apart
 from stead.formats.torch_capture import capture
 from stead.graph import Graph, GraphBuilder
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 torch = pytest.importorskip("torch", reason="captures PyTorch modules")
 

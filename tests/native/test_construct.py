@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stead import _native
+from stead.graph.order import is_topological
 from stead.testing import chain3, two_towers
-from stead.transform.order import is_topological
 
 UNLIMITED = np.full(2, 2**40, dtype=np.int64)
 

@@ -14,9 +14,9 @@ from strategies import CONTENTIONS, placed_problems, topological_orders
 from stead import _native
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
+from stead.graph.order import random_order
 from stead.problem import Problem
 from stead.testing import two_towers
-from stead.transform.order import random_order
 from stead.workloads.synthetic import synthetic
 
 

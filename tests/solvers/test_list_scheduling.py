@@ -17,6 +17,7 @@ from stead.contracts import SolverContract
 from stead.costs import Costs, Roofline
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder, TensorId
+from stead.graph.order import is_topological
 from stead.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
@@ -24,7 +25,6 @@ from stead.solvers import Budget, Solver
 from stead.solvers.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
 from stead.solvers.schedules import tied_units, weight_units
 from stead.testing import two_towers
-from stead.transform.order import is_topological
 from stead.workloads.synthetic import synthetic
 
 RULES = ("heft", "peft", "etf", "sct", "dfs-sticky")

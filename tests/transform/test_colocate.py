@@ -10,6 +10,7 @@ import pytest
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder, Phase, TensorId
+from stead.graph.paths import Call, calls, common_path, module_path
 from stead.problem import Constraints, Problem
 from stead.testing import chain3, diamond, tiny_cluster
 from stead.transform import (
@@ -21,7 +22,6 @@ from stead.transform import (
     colocate_units,
     limited,
 )
-from stead.transform.call_paths import Call, calls, common_path, module_path
 from stead.transform.colocate import forward_operators
 from stead.workloads.synthetic import synthetic
 

@@ -11,7 +11,7 @@ from strategies import graphs
 
 from stead.errors import BadGraph
 from stead.graph import Graph
-from stead.graph_arrays import distinct_pairs, graph_from_arrays, with_colocation
+from stead.graph.arrays import distinct_pairs, graph_from_arrays, with_colocation
 
 FEWER = settings(max_examples=settings.default.max_examples * 2 // 5)
 

@@ -27,7 +27,7 @@ from stead.formats.op_costs import bytes_of_elements
 from stead.formats.protobuf import mapped
 from stead.formats.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
 from stead.graph import KV_CACHE, GraphBuilder, OperatorId, TensorId
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 __all__ = ["Gguf"]
 

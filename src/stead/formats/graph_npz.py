@@ -36,8 +36,8 @@ from stead.formats.strict_json import (
     write_bytes,
 )
 from stead.graph import MAX_BYTES, Graph
-from stead.graph_arrays import graph_from_arrays
-from stead.kernels import Kernels
+from stead.graph.arrays import graph_from_arrays
+from stead.graph.kernels import Kernels
 
 FORMAT = "stead.graph"  # the first member; it holds the version
 VERSION = 1

@@ -48,7 +48,7 @@ from stead.formats.strict_json import (
     text_of,
 )
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 __all__ = ["FORMAT", "VERSION", "JsonGraph", "graph_as_dict", "graph_from_dict", "graph_text", "write_graph"]
 

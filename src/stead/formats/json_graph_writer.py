@@ -13,7 +13,7 @@ from stead.costs import Given
 from stead.errors import BadGraph, BadInput
 from stead.formats.strict_json import json_text, shown_path, write_bytes
 from stead.graph import PHASES, Graph
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 FORMAT = "stead.graph"
 VERSION = 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stead.formats.tied_weights import Use, all_reduce, are_apart
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 SHARE = "Update"  # kind of an operator that stands for all recorded operators of an update
 FORWARD, BACKWARD, UPDATE = range(len(PHASES))

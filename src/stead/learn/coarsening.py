@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput
 from stead.graph import Graph
+from stead.graph.components import connected
+from stead.graph.order import edge_pairs
 from stead.problem import Latency, Problem, Throughput
 from stead.transform import Grouping, cluster_problem, lossless, unit_groups
-from stead.transform.components import connected
-from stead.transform.order import edge_pairs
 
 Coarsening = Literal["lossless", "published", "chains", "none"]
 COARSENINGS: tuple[Coarsening, ...] = get_args(Coarsening)

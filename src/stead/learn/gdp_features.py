@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stead.graph_arrays import distinct_pairs
+from stead.graph.arrays import distinct_pairs
 from stead.learn.features import DIMENSIONS, LIMIT, VOCABULARY, OperatorTable, operator_table, standardised
 from stead.learn.gdp_net import GraphInputs, Neighbours, repaired
 from stead.learn.grouping import memory_room

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.transform.components import connected
+from stead.graph.components import connected
 
 
 @dataclass(frozen=True, slots=True, eq=False)

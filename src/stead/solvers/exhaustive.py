@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.graph.order import levels
 from stead.problem import Latency, Problem
 from stead.solvers.base import Budget, Search, Solution
-from stead.transform.order import levels
 
 CHUNK = 4096
 POLICY_ORDER = "placements without an order of their own"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
+from stead.graph.paths import module_path
 from stead.problem import Problem
-from stead.transform.call_paths import module_path
 
 FORWARD = PHASES.index("forward")
 EXPERTS = "experts"  # a module of this name may live apart from its block: runtimes can load that

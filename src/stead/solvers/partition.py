@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.errors import BadInput, MissingExtra
+from stead.graph.order import levels
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.base import Budget, Search, Solution
@@ -34,7 +35,6 @@ from stead.solvers.rules import (
     started,
 )
 from stead.solvers.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
-from stead.transform.order import levels
 
 EXTRA = "partition"
 TOTAL_WEIGHT = 2**30  # partitioners add up weights in 32-bit integers

@@ -1,5 +1,17 @@
 """Graphs made smaller without losing the way back: groups, folded views, clusters; and orders of operators."""
 
+from stead.graph.order import (
+    bottom_levels,
+    breadth_first_order,
+    depth_first_order,
+    downward_ranks,
+    is_topological,
+    level_order,
+    levels,
+    priority_order,
+    random_order,
+    upward_ranks,
+)
 from stead.transform.clustering import cluster, cluster_problem
 from stead.transform.colocate import (
     colocate,
@@ -12,18 +24,6 @@ from stead.transform.fold import VIEW_KINDS, Folded, fold, is_view
 from stead.transform.grouping import Grouping, single_groups, unit_groups
 from stead.transform.limits import limited
 from stead.transform.lossless import lossless, memory_suffices
-from stead.transform.order import (
-    bottom_levels,
-    breadth_first_order,
-    depth_first_order,
-    downward_ranks,
-    is_topological,
-    level_order,
-    levels,
-    priority_order,
-    random_order,
-    upward_ranks,
-)
 
 __all__ = [
     "VIEW_KINDS",

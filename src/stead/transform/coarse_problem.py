@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
+from stead.graph.quotient import Bundles, Quotient, bundled, quotient
 from stead.problem import Problem, Throughput
-from stead.transform.quotient import Bundles, Quotient, bundled, quotient
 
 TICKS_PER_SECOND = 1e12  # the simulator counts whole picoseconds; sums of those are exact
 FORWARD = PHASES.index("forward")

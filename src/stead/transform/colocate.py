@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
-from stead.transform.call_paths import calls, module_path
-from stead.transform.components import connected
+from stead.graph.components import connected
+from stead.graph.paths import calls, module_path
 from stead.transform.grouping import Grouping
 
 FORWARD = PHASES.index("forward")

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadInput
 from stead.graph import Graph
-from stead.graph_arrays import graph_from_arrays
-from stead.transform.components import connected
+from stead.graph.arrays import graph_from_arrays
+from stead.graph.components import connected
 
 # Reshapes and copies that may move data (reshape, contiguous, clone, ONNX Transpose and Slice) are no views.
 VIEW_KINDS = frozenset({

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.graph import Graph
+from stead.graph.components import connected
+from stead.graph.paths import module_path
 from stead.problem import Problem
-from stead.transform.call_paths import module_path
 from stead.transform.colocate import FORWARD, colocate_constraints, forward_operators
-from stead.transform.components import connected
 from stead.transform.grouping import Grouping
 
 

@@ -29,7 +29,7 @@ CATALOGUE = SHIPPED / "catalogue.json"
 _PACKAGE = Path(__file__).parent.parent
 _SOURCES = (
     "graph.py",
-    "graph_arrays.py",
+    "graph/arrays.py",
     "formats/*.py",
     "workloads/models/*.py",
 )  # what makes captured graphs

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
-from stead.graph_arrays import distinct_pairs, graph_from_arrays
+from stead.graph.arrays import distinct_pairs, graph_from_arrays
 
 FORWARD, BACKWARD, UPDATE = range(len(PHASES))
 LIKE_FORWARD = 2.0  # a backward operator does twice the work of its forward operator: one gradient per factor

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
-from stead.graph_arrays import graph_from_arrays, with_amounts
-from stead.kernels import Kernels
+from stead.graph.arrays import graph_from_arrays, with_amounts
+from stead.graph.kernels import Kernels
 
 IDLE = "Idle"  # kind of operators that hold weights and do nothing
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 SEVERAL = "Block"  # kind of operators that stand for several kinds
 

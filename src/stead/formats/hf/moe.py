@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from stead.errors import BadInput
 from stead.formats.hf.sketch import Act, Sketch, function_flops
 from stead.formats.op_costs import SOFTMAX_FLOPS, matmul
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 
 @dataclass(frozen=True, slots=True)

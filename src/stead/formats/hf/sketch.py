@@ -28,7 +28,7 @@ from stead.formats.op_costs import (
     simple,
 )
 from stead.graph import KV_CACHE, Graph, GraphBuilder, OperatorId, TensorId
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 MAX_OPERATORS = 2**16
 ROTATION_FLOPS = 3.0  # per element of queries and keys: two products and a sum

@@ -13,7 +13,7 @@ from stead.formats.hf.sketch import Act, Part, Sketch
 from stead.formats.op_costs import SOFTMAX_FLOPS
 from stead.formats.tied_weights import Use, all_reduce, are_apart
 from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
-from stead.kernels import Kernel
+from stead.graph.kernels import Kernel
 
 BACKWARD = 2.0  # times the arithmetic of the forward pass
 ADAM_FLOPS = 12.0  # per parameter

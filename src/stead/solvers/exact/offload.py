@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph_arrays import distinct_pairs
+from stead.graph.arrays import distinct_pairs
 from stead.problem import Latency, Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.baselines import Single

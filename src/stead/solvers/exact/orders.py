@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.graph.order import longest_paths
 from stead.solvers.exact.reduction import Reduced
-from stead.transform.order import longest_paths
 
 
 def linear_orders(reduced: Reduced, *, seed: int, drawn: int) -> Iterator[NDArray[np.int32]]:  # [position]

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.graph_arrays import distinct_pairs
+from stead.graph.arrays import distinct_pairs
+from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.exact.ideals import offer_stages
 from stead.solvers.exact.reduction import Reduced, not_steady, reduce, steady_load
 from stead.solvers.rules import started
-from stead.transform.components import connected, strongly_connected, topological_numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,12 @@ from numpy.typing import ArrayLike, NDArray
 from stead import _native
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
-from stead.graph_arrays import distinct_pairs
+from stead.graph.arrays import distinct_pairs
+from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.problem import Load, Problem, Throughput
 from stead.problem.values import alike
 from stead.sim.ways import READ, TICKS_PER_SECOND, WRITE, host_ticks, link_ticks
 from stead.solvers.exact.merging import merged
-from stead.transform.components import connected, strongly_connected, topological_numbers
 
 Notion = Literal[
     "stages", "device", "any"

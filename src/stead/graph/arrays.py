@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph
-from stead.graph import MAX_BYTES, MAX_OPERATORS, PHASES, Graph
-from stead.kernels import Kernels, check_kernels
+from stead.graph.graph import MAX_BYTES, MAX_OPERATORS, PHASES, Graph
+from stead.graph.kernels import Kernels, check_kernels
 
 _PARTS = tuple(signature(Graph).parameters)
 

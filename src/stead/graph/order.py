@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadInput
-from stead.graph import Graph
-from stead.graph_arrays import distinct_pairs
+from stead.graph.arrays import distinct_pairs
+from stead.graph.graph import Graph
 
 
 def levels(graph: Graph) -> NDArray[np.int32]:  # [operator]

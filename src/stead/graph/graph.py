@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadGraph, did_you_mean
-from stead.kernels import Kernel, Kernels, check_kernels, kernels_from_lists, kernels_or_one
+from stead.graph.kernels import Kernel, Kernels, check_kernels, kernels_from_lists, kernels_or_one
 
 Phase = Literal["forward", "backward", "update"]
 PHASES: tuple[Phase, ...] = get_args(Phase)

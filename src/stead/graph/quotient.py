@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES, Graph
-from stead.graph_arrays import distinct_pairs, graph_from_arrays
-from stead.transform.call_paths import common_path
-from stead.transform.components import connected
+from stead.graph.arrays import distinct_pairs, graph_from_arrays
+from stead.graph.components import connected
+from stead.graph.graph import PHASES, Graph
+from stead.graph.paths import common_path
 
 FORWARD = PHASES.index("forward")
 

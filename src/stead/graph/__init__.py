@@ -1,0 +1,33 @@
+"""Graphs of operators: values, builder, arrays, module paths, orders, and the graph of groups."""
+
+from stead.graph.graph import (
+    BUFFER,
+    KV_CACHE,
+    MAX_BYTES,
+    MAX_OPERATORS,
+    NOT_PARAMETERS,
+    PHASES,
+    Graph,
+    GraphBuilder,
+    Operator,
+    OperatorId,
+    Phase,
+    Tensor,
+    TensorId,
+)
+
+__all__ = [
+    "BUFFER",
+    "KV_CACHE",
+    "MAX_BYTES",
+    "MAX_OPERATORS",
+    "NOT_PARAMETERS",
+    "PHASES",
+    "Graph",
+    "GraphBuilder",
+    "Operator",
+    "OperatorId",
+    "Phase",
+    "Tensor",
+    "TensorId",
+]
