@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stead.cluster import Cluster, cluster_from
-from stead.cluster.units import one_line
+from stead.cluster.quantities import one_line
 from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
 from stead.formats import Model, read

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from stead import clock
 from stead.cluster import UNLIMITED_BYTES, add_host
-from stead.cluster.units import format_bytes
+from stead.cluster.quantities import format_bytes
 from stead.errors import Infeasible, SteadError
 from stead.loading import Loaded
 from stead.problem import Constraints, Objective, Problem

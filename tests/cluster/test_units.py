@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.cluster.units import (
+from stead.cluster.quantities import (
     MAX_BYTES_PER_SECOND,
     MAX_FLOPS_PER_SECOND,
     MAX_SECONDS,

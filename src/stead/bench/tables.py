@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from stead.bench.results import Bench, Cell, Limit
-from stead.cluster.units import format_seconds
+from stead.cluster.quantities import format_seconds
 from stead.files import read_text, write_text
 from stead.printing.look import GOOD, Look
 from stead.printing.table import Cell as Shown

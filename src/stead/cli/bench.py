@@ -132,7 +132,7 @@ def _run(
 
 
 def _line(job: Job, record: dict[str, Any]) -> str:
-    from stead.cluster.units import format_seconds
+    from stead.cluster.quantities import format_seconds
 
     value = record.get("value_seconds", record.get("bound_seconds"))
     said = format_seconds(value) if value is not None else f"{record['status']}: {record.get('reason', '')}"

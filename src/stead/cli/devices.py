@@ -94,7 +94,7 @@ def _understood(description: str, json: bool) -> None:
     from stead.cli.output import print_json
     from stead.cli.streams import look, print_lines, show
     from stead.cluster import cluster_from, precision_of
-    from stead.cluster.values import UNLIMITED_BYTES
+    from stead.cluster.devices import UNLIMITED_BYTES
     from stead.report.text import line
 
     cluster, lines = cluster_from(description)

@@ -55,7 +55,7 @@ def doctor(
 
 
 def _text(report: Checkup, shape: Look) -> str:
-    from stead.cluster.units import format_bytes, format_work
+    from stead.cluster.quantities import format_bytes, format_work
     from stead.report.text import line
 
     lines = [
@@ -108,7 +108,7 @@ def _supports(report: Checkup, shape: Look) -> list[str]:
 
 def _memory(report: Checkup) -> str:
     """What stays for the whole run, by what it is; parameters to the byte."""
-    from stead.cluster.units import format_bytes
+    from stead.cluster.quantities import format_bytes
 
     parts = [f"parameters {format_bytes(report.parameter_bytes)} ({report.parameter_bytes} bytes)"]
     for what, size in (

@@ -80,7 +80,7 @@ class Progress:
         return "  ".join(part for part in parts if part)
 
     def _values(self) -> list[str]:
-        from stead.cluster.units import format_seconds
+        from stead.cluster.quantities import format_seconds
 
         best = self._best
         if best is None:

@@ -2,7 +2,7 @@
 
 from stead.cluster.catalogue import CatalogueEntry, Fabric, device_from, entries, lookup
 from stead.cluster.describe import add_host, cluster_from
-from stead.cluster.files import (
+from stead.cluster.device_file import (
     cluster_from_json,
     cluster_from_toml,
     cluster_to_json,
@@ -10,10 +10,7 @@ from stead.cluster.files import (
     read_cluster,
     write_cluster,
 )
-from stead.cluster.links import default_links
-from stead.cluster.precision import Precision, precision_of
-from stead.cluster.topology import links_from_topology, with_topology
-from stead.cluster.values import (
+from stead.cluster.devices import (
     UNLIMITED_BYTES,
     Cluster,
     Contention,
@@ -24,6 +21,9 @@ from stead.cluster.values import (
     link_all,
     link_both_ways,
 )
+from stead.cluster.links import default_links
+from stead.cluster.precision import Precision, precision_of
+from stead.cluster.topology import links_from_topology, with_topology
 
 __all__ = [
     "UNLIMITED_BYTES",

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stead.cluster.units import show
-from stead.cluster.values import PRECISION, Device
+from stead.cluster.devices import PRECISION, Device
+from stead.cluster.quantities import show
 from stead.errors import BadCluster
 
 KINDS = ("cpu", "gpu", "npu", "fpga", "group", "other")

@@ -26,12 +26,12 @@ from stead.cluster.catalogue import (
     is_alias,
     lookup,
 )
-from stead.cluster.files import read_described
+from stead.cluster.device_file import read_described
+from stead.cluster.devices import MAX_DEVICES, Cluster, Device
 from stead.cluster.links import Wiring, check_wiring, default_links, silent_pairs, wiring_from
 from stead.cluster.machine import FoundGpu, Machine, this_machine
+from stead.cluster.quantities import format_bytes, format_flops, format_rate, one_line, parse_bytes, show
 from stead.cluster.reserve import RESERVE_BYTES, RESERVE_SHARE, Reserve
-from stead.cluster.units import format_bytes, format_flops, format_rate, one_line, parse_bytes, show
-from stead.cluster.values import MAX_DEVICES, Cluster, Device
 from stead.errors import BadCluster
 
 _EXAMPLE = 'write device names like "3090,3060" or "2x 3090 @ pcie3x8 + cpu 64GB", "auto", or a .toml or .json file'

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from stead.cluster.catalogue import CatalogueEntry, lookup, pcie_rate
-from stead.cluster.units import format_rate, format_seconds, parse_rate, show
-from stead.cluster.values import Cluster, Device, Link, link_both_ways
+from stead.cluster.devices import Cluster, Device, Link, link_both_ways
+from stead.cluster.quantities import format_rate, format_seconds, parse_rate, show
 from stead.errors import BadCluster
 
 LATENCY_SECONDS = 10e-6  # within a machine

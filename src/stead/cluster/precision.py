@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stead.cluster.catalogue import lookup, usual_precision
-from stead.cluster.values import PRECISION, Device
+from stead.cluster.devices import PRECISION, Device
 
 _BITS: Mapping[str, int] = {
     "fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4, "int2": 2,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stead.cluster.units import format_bytes
-from stead.cluster.values import UNLIMITED_BYTES, Device
+from stead.cluster.devices import UNLIMITED_BYTES, Device
+from stead.cluster.quantities import format_bytes
 from stead.errors import BadCluster
 
 RESERVE_SHARE = 0.08

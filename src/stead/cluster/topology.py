@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from stead.cluster.catalogue import lookup
-from stead.cluster.units import show
-from stead.cluster.values import Cluster, Device, Link
+from stead.cluster.devices import Cluster, Device, Link
+from stead.cluster.quantities import show
 from stead.errors import BadCluster
 
 _NVLINK_BYTES_PER_SECOND = 25e9  # one link each way, where the catalogue does not know the card

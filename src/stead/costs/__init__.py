@@ -1,10 +1,10 @@
 """Seconds of operators on devices: analytic, given by a file, measured, and corrected by measurements."""
 
+from stead.costs.costs import Costs, CostSource, Source
 from stead.costs.fit import Calibration, Fitted, calibrate
 from stead.costs.given import Given
-from stead.costs.profile import Profile, read_profile, write_profile
+from stead.costs.profiles import Profile, read_profile, write_profile
 from stead.costs.roofline import Roofline, flop_rate, precision_notes
-from stead.costs.table import Costs, CostSource, Source
 
 __all__ = [
     "Calibration",

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
-from stead.costs.profile import Profile
+from stead.costs.costs import Costs, CostSource
+from stead.costs.profiles import Profile
 from stead.costs.roofline import Roofline
-from stead.costs.table import Costs, CostSource
 from stead.errors import BadInput
 from stead.graph import Graph
 

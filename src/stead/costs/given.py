@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
+from stead.costs.costs import Costs, CostSource, Source
 from stead.costs.roofline import Roofline
-from stead.costs.table import Costs, CostSource, Source
 from stead.errors import BadInput
 from stead.graph import Graph
 

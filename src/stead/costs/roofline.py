@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
 from stead.cluster.precision import Precision, precision_of
-from stead.costs.table import Costs, Source
+from stead.costs.costs import Costs, Source
 from stead.errors import BadCluster
 from stead.graph import Graph
 

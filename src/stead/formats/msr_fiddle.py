@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from stead.cluster import UNLIMITED_BYTES, Cluster, Device, Link, link_both_ways
-from stead.cluster.values import MAX_DEVICES
+from stead.cluster.devices import MAX_DEVICES
 from stead.costs import Given
 from stead.errors import BadGraph, BadInput
 from stead.formats.base import Model

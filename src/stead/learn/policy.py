@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stead.cluster.values import MAX_DEVICES
+from stead.cluster.devices import MAX_DEVICES
 from stead.errors import BadInput
 from stead.files import one_line
 from stead.learn import checkpoints

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster.units import format_seconds
+from stead.cluster.quantities import format_seconds
 from stead.errors import BadInput, Infeasible
 from stead.learn.crew import Processes
 from stead.learn.crew_ray import Actors

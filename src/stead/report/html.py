@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster.units import format_bytes, format_seconds
+from stead.cluster.quantities import format_bytes, format_seconds
 from stead.printing.printable import printable_lines
 from stead.report.facts import Report, explain
 from stead.report.layers import LayerRow, layer_rows

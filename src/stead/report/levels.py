@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from stead.cluster.units import format_seconds
+from stead.cluster.quantities import format_seconds
 
 Granularity = Literal["auto", "block", "operator"]
 GRANULARITIES: tuple[str, ...] = ("auto", "block", "operator")

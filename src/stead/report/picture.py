@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster.units import format_seconds
-from stead.cluster.values import UNLIMITED_BYTES
+from stead.cluster.devices import UNLIMITED_BYTES
+from stead.cluster.quantities import format_seconds
 from stead.printing.look import HEADER, Look, device_style
 from stead.printing.printable import columns_of
 from stead.printing.table import in_bytes

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stead.cluster.units import format_bytes, format_seconds, format_work
-from stead.cluster.values import UNLIMITED_BYTES
+from stead.cluster.devices import UNLIMITED_BYTES
+from stead.cluster.quantities import format_bytes, format_seconds, format_work
 from stead.printing.look import BAD, BEST, GOOD, LABEL, PLAIN, Look, device_style
 from stead.printing.table import Cell, Column, Painted, Scale, in_bytes, in_seconds, per_second, table
 from stead.report.facts import DOES_NOT_MATTER, DeviceFacts, OperatorReport, Report, RuleFacts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from stead.cluster.units import format_bytes, format_seconds
+from stead.cluster.quantities import format_bytes, format_seconds
 
 
 class Status(IntEnum):

@@ -11,7 +11,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster.units import format_bytes
+from stead.cluster.quantities import format_bytes
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph
 from stead.problem import Problem

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster.units import format_bytes
+from stead.cluster.quantities import format_bytes
 from stead.errors import Infeasible
 from stead.graph import Graph
 from stead.problem import Problem

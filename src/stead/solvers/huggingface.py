@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stead.cluster.units import format_bytes
+from stead.cluster.quantities import format_bytes
 from stead.errors import Infeasible
 from stead.graph import NOT_PARAMETERS, Graph
 from stead.problem import Problem

@@ -42,10 +42,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stead.cluster.catalogue import lookup
+from stead.cluster.devices import UNLIMITED_BYTES, Cluster, Device
+from stead.cluster.file_fields import SCHEMA, cluster_from_data
+from stead.cluster.quantities import exact_bytes, exact_flops, exact_rate, exact_seconds, one_line, show
 from stead.cluster.reserve import Reserve
-from stead.cluster.tables import SCHEMA, cluster_from_data
-from stead.cluster.units import exact_bytes, exact_flops, exact_rate, exact_seconds, one_line, show
-from stead.cluster.values import UNLIMITED_BYTES, Cluster, Device
 from stead.errors import BadCluster, BadInput
 from stead.files import read_text, write_text
 

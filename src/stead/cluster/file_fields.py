@@ -9,10 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from stead.cluster.catalogue import DTYPES, KINDS, CatalogueEntry, device_from, lookup
-from stead.cluster.links import default_links
-from stead.cluster.reserve import Reserve
-from stead.cluster.units import one_line, parse_bytes, parse_flops, parse_rate, parse_seconds, show
-from stead.cluster.values import (
+from stead.cluster.devices import (
     MAX_DEVICES,
     PRECISION,
     PRECISION_ADVICE,
@@ -23,6 +20,9 @@ from stead.cluster.values import (
     Link,
     Routing,
 )
+from stead.cluster.links import default_links
+from stead.cluster.quantities import one_line, parse_bytes, parse_flops, parse_rate, parse_seconds, show
+from stead.cluster.reserve import Reserve
 from stead.errors import BadCluster, did_you_mean
 
 SCHEMA = 1

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from stead.cluster.values import UNLIMITED_BYTES
+from stead.cluster.devices import UNLIMITED_BYTES
 from stead.errors import BadCluster
 
 MAX_BYTES_PER_SECOND = 1e18

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.costs.table import Source
+from stead.costs.costs import Source
 from stead.errors import BadInput
 from stead.files import one_line, read_text, shown_path, write_text
 from stead.graph import Graph
