@@ -2,7 +2,7 @@
 //
 // One compute queue and one outgoing bus per device, a gap after every operator and every transfer, one transfer per
 // output for all its remote readers together, ties broken by name. Its readable specification is
-// src/stead/sim/reference_placeto.py; times are doubles in us, added in exactly the order given there.
+// src/stead/sim/spec/published_placeto.py; times are doubles in us, added in exactly the order given there.
 #pragma once
 
 #include <algorithm>

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput
 from stead.problem import Latency, Placement, Problem, ProgramOrder, Throughput
+from stead.problem.in_ticks import Tables
 from stead.sim import simulate, simulate_many
-from stead.sim.reference_offload import pieces
-from stead.sim.reference_tables import Tables
+from stead.sim.spec.offload_run import pieces
 
 NO_CHANNEL = -1
 

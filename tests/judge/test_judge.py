@@ -17,9 +17,9 @@ from verdicts import LEARNED, candidates, wrong_bounds, wrong_claims
 
 from stead.errors import Infeasible
 from stead.problem import Latency, Placement, ProgramOrder
+from stead.problem.in_ticks import Tables
 from stead.sim import simulate
-from stead.sim.reference import fifo, program_order
-from stead.sim.reference_tables import Tables
+from stead.sim.spec.engine import fifo, program_order
 from stead.solvers.base import REGISTRY
 from stead.testing import tiny_problem
 

@@ -12,10 +12,11 @@ from stead.cluster import UNLIMITED_BYTES, Cluster, Device, link_all
 from stead.costs import Costs
 from stead.graph import GraphBuilder
 from stead.problem import Fifo, Placement, Policy, Priority, Problem, ProgramOrder
-from stead.sim import reference, simulate
+from stead.problem.in_ticks import Tables
+from stead.sim import simulate
 from stead.sim.ranks import rank_positions
-from stead.sim.reference_memory import peaks
-from stead.sim.reference_tables import Tables
+from stead.sim.spec import engine as reference
+from stead.sim.spec.memory import peaks
 
 US = 1_000_000  # ticks
 

@@ -13,11 +13,11 @@ from strategies import permutations, placed_problems, topological_orders
 
 from stead import _native
 from stead.problem import Fifo, Latency, Placement, Policy, Priority, Problem, ProgramOrder, Throughput
+from stead.problem.in_ticks import Tables
 from stead.sim import Status, simulate_many
-from stead.sim.reference_loads import loads, sequential
-from stead.sim.reference_memory import peaks, standing_peaks
-from stead.sim.reference_offload import offload
-from stead.sim.reference_tables import Tables
+from stead.sim.spec.loads import loads, sequential
+from stead.sim.spec.memory import peaks, standing_peaks
+from stead.sim.spec.offload_run import offload
 
 Placed = tuple[Problem, NDArray[np.uint8]]
 

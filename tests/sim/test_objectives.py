@@ -12,11 +12,11 @@ from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import GraphBuilder, Phase
 from stead.problem import Fifo, Latency, Load, Objective, Pieces, Placement, Problem, Throughput
+from stead.problem.in_ticks import Tables
 from stead.sim import Cyclic, Status, Trace, simulate, simulate_many
-from stead.sim.reference_loads import loads, sequential
-from stead.sim.reference_memory import standing_peaks
-from stead.sim.reference_offload import offload, pieces
-from stead.sim.reference_tables import Tables
+from stead.sim.spec.loads import loads, sequential
+from stead.sim.spec.memory import standing_peaks
+from stead.sim.spec.offload_run import offload, pieces
 
 LOADS: tuple[Load, ...] = ("sum", "overlap", "duplex", "fwbw")
 

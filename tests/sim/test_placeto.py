@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead.errors import BadGraph, BadInput
-from stead.sim.placeto import (
+from stead.sim.published_placeto import (
     PlacetoGraph,
     PlacetoNode,
     PlacetoResult,
     simulate_placeto,
     simulate_placeto_many,
 )
-from stead.sim.reference_placeto import simulate_placeto_reference
+from stead.sim.spec.published_placeto import simulate_placeto_reference
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "placeto_sim_cases.json"
 

@@ -8,7 +8,7 @@ from hand import ask, small
 
 from stead import testing
 from stead.problem import Priority, Problem, ProgramOrder
-from stead.sim.reference_tables import Tables, ticks
+from stead.problem.in_ticks import Tables, ticks
 
 ENGINES = pytest.mark.parametrize("engine", ["reference", "native"])
 CONTENTIONS = ("none", "link", "pair", "sender", "receiver", "bus")

@@ -30,10 +30,10 @@ from stead.problem import (
     ProgramOrder,
     Throughput,
 )
+from stead.problem.in_ticks import Tables
 from stead.sim import Scores, Status, screen_many, simulate, simulate_many
-from stead.sim.borders import placeto_nodes
+from stead.sim.core_calls import placeto_nodes
 from stead.sim.ranks import rank_positions, upward_rank
-from stead.sim.reference_tables import Tables
 
 Placed = tuple[Problem, NDArray[np.uint8]]
 

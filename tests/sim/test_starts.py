@@ -7,8 +7,8 @@ import pytest
 
 from stead.problem import Latency, Placement, Placeto, Priority, Throughput
 from stead.sim import StartTimes, simulate
-from stead.sim.borders import placeto_graph
-from stead.sim.placeto import simulate_placeto
+from stead.sim.core_calls import placeto_graph
+from stead.sim.published_placeto import simulate_placeto
 from stead.testing import diamond, two_towers
 
 

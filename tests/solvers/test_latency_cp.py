@@ -11,7 +11,7 @@ from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
 from stead.problem import Constraints, Latency, Placeto, Priority, Problem, ProgramOrder, Throughput
-from stead.sim.reference_tables import Tables
+from stead.problem.in_ticks import Tables
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.latency_cp import LatencyCp, interchangeable
 from stead.solvers.exhaustive import Exhaustive

@@ -9,9 +9,9 @@ import pytest
 from test_offload import OffloadContract, calls, chain_of_calls, published, published_problem
 
 from stead.problem import Placement, Problem
+from stead.problem.in_ticks import Tables
 from stead.sim import simulate, simulate_many
-from stead.sim.reference_offload import pieces
-from stead.sim.reference_tables import Tables
+from stead.sim.spec.offload_run import pieces
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.call_ideals import CallIdeals
 from stead.solvers.exact.latency_mip import LatencyMip

@@ -18,7 +18,7 @@ from stead.problem.objectives import (
     Schedule,
     Throughput,
 )
-from stead.problem.values import Placement, Problem
+from stead.problem.problem import Placement, Problem
 
 __all__ = [
     "POLICIES",

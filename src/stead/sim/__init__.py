@@ -1,8 +1,8 @@
 """The simulator: what a placement does, how long it takes, and whether it fits."""
 
 from stead.sim.bounds import Bound, best_bound, lower_bounds
+from stead.sim.operator_times import StartTimes
 from stead.sim.simulator import screen_many, simulate, simulate_many
-from stead.sim.starts import StartTimes
 from stead.sim.trace import (
     Block,
     Curve,

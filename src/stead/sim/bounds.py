@@ -23,7 +23,7 @@ from stead.errors import Infeasible
 from stead.graph import PHASES
 from stead.problem import Latency, Placeto, Problem, Throughput
 from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
-from stead.sim.ways import TICKS_PER_SECOND
+from stead.sim.transfer_times import TICKS_PER_SECOND
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
 LOOKS_PER_SECOND = 8_000_000

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stead.graph import Graph
 from stead.problem import Problem
 from stead.sim.timeline import Timeline
-from stead.sim.verdict import Block, Peak
+from stead.sim.violations import Block, Peak
 
 KINDS = ("weights", "activations", "received", "workspace")
 ALWAYS = np.iinfo(np.int64).max

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Problem
 from stead.sim.unroll import BACKWARD, FORWARD, UPDATE, Copies, unroll
-from stead.sim.verdict import Cyclic
+from stead.sim.violations import Cyclic
 
 _unrolled: WeakKeyDictionary[Problem, Unrolled] = WeakKeyDictionary()
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.errors import BadInput
 from stead.problem import Load, Pieces, Placeto, Policy, Problem
-from stead.sim.borders import bad_input, engine_arguments, placeto_graph, value_of_loads
+from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
 from stead.sim.pipeline import Unrolled, unrolled
-from stead.sim.placeto import simulate_placeto_many
+from stead.sim.published_placeto import simulate_placeto_many
 from stead.sim.trace import Cyclic, Memory, Scores, Status
 
 NO_CUTOFF = int(np.iinfo(np.int64).max)

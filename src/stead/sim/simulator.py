@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.errors import BadInput
 from stead.problem import Latency, Placement, Policy, Priority, Problem, Throughput
-from stead.sim.borders import bad_input
+from stead.sim.core_calls import bad_input
 from stead.sim.scoring import Batch
 from stead.sim.trace import Memory, Scores, Trace
 from stead.sim.tracing import trace_dataflow, trace_offload, trace_pipelined, trace_sequential, trace_steady

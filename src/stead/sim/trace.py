@@ -14,7 +14,7 @@ from stead.problem import Placement
 from stead.sim.check import check_trace
 from stead.sim.memory import Blocks, Curve, peak_of, standing_blocks, timed_blocks
 from stead.sim.timeline import Step, Timeline, Transfers
-from stead.sim.verdict import (
+from stead.sim.violations import (
     Block,
     Cyclic,
     Peak,

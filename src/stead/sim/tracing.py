@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Load, Pieces, Placement, Placeto, Policy, Problem
-from stead.sim.borders import bad_input, engine_arguments, placeto_graph, value_of_loads
+from stead.problem.in_ticks import Tables
+from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
 from stead.sim.pipeline import unrolled
-from stead.sim.placeto import simulate_placeto
-from stead.sim.reference import Run
-from stead.sim.reference_loads import sequential
-from stead.sim.reference_offload import Call, offload
-from stead.sim.reference_tables import Tables
+from stead.sim.published_placeto import simulate_placeto
 from stead.sim.replication import sharing_of
+from stead.sim.spec.engine import Run
+from stead.sim.spec.loads import sequential
+from stead.sim.spec.offload_run import Call, offload
 from stead.sim.timeline import NO_CAUSE, Timeline, Transfers, duration_ticks
 from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Verdict
 

@@ -25,7 +25,7 @@ from stead.errors import BadInput
 from stead.problem import Placement, Problem
 from stead.sim import Shortfall, simulate
 from stead.sim.replication import sync_ticks_per_byte
-from stead.sim.ways import TICKS_PER_SECOND
+from stead.sim.transfer_times import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.baselines import Balanced
 from stead.solvers.exact.orders import linear_orders

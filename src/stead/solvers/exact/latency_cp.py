@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Latency, Order, Placement, Placeto, Problem
+from stead.problem.in_ticks import IMPOSSIBLE, Tables
 from stead.sim import simulate
-from stead.sim.reference_tables import IMPOSSIBLE, Tables
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.limits import limited
 from stead.solvers.exact.programs import TICKS_PER_SECOND, Outcome, Program, Scale, Settings, run

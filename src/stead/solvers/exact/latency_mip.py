@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Problem
-from stead.sim.reference_offload import pieces
-from stead.sim.reference_tables import Tables
+from stead.problem.in_ticks import Tables
+from stead.sim.spec.offload_run import pieces
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.call_ideals import CallIdeals
 from stead.solvers.exact.limits import limited

@@ -30,8 +30,8 @@ from stead.graph import PHASES, Graph
 from stead.graph.arrays import distinct_pairs
 from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.problem import Load, Problem, Throughput
-from stead.problem.values import alike
-from stead.sim.ways import READ, TICKS_PER_SECOND, WRITE, host_ticks, link_ticks
+from stead.problem.problem import alike
+from stead.sim.transfer_times import READ, TICKS_PER_SECOND, WRITE, host_ticks, link_ticks
 from stead.solvers.exact.merging import merged
 
 Notion = Literal[

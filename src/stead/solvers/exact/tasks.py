@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stead.problem import ProgramOrder
-from stead.sim.reference_tables import Tables
+from stead.problem.in_ticks import Tables
 
 NO_CHANNEL = -1
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
-from stead.sim.ways import link_ticks
+from stead.sim.transfer_times import link_ticks
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.load_rows import LoadRows, Terms
 from stead.solvers.exact.programs import Settings

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stead.sim.reference_tables import Tables
+from stead.problem.in_ticks import Tables
 
 NO_CAUSE = -(2**31)  # of an operator that started because the run did
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stead.sim.reference import Run
-from stead.sim.reference_tables import Tables
+from stead.problem.in_ticks import Tables
+from stead.sim.spec.engine import Run
 
 
 def peaks(run: Run) -> list[tuple[int, int]]:  # [device]

@@ -15,7 +15,13 @@ from itertools import chain
 
 import numpy as np
 
-from stead.sim.placeto import BYTES_PER_US, OPERATOR_GAP_US, TRANSFER_GAP_US, PlacetoNode, PlacetoResult
+from stead.sim.published_placeto import (
+    BYTES_PER_US,
+    OPERATOR_GAP_US,
+    TRANSFER_GAP_US,
+    PlacetoNode,
+    PlacetoResult,
+)
 
 REMOVE, BUS, RUN = range(3)  # at equal times events happen in this order
 

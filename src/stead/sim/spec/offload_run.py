@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stead.sim.reference import NO_CAUSE
-from stead.sim.reference_tables import IMPOSSIBLE, READ, WRITE, Tables
+from stead.problem.in_ticks import IMPOSSIBLE, READ, WRITE, Tables
+from stead.sim.spec.engine import NO_CAUSE
 
 
 @dataclass

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Fifo, Latency, Placeto, Policy, Problem
-from stead.sim.borders import bad_input, engine_arguments, placeto_graph
-from stead.sim.placeto import simulate_placeto
+from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph
+from stead.sim.published_placeto import simulate_placeto
 from stead.sim.trace import Status
 
 

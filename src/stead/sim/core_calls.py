@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.problem import Load, Policy, Priority, Problem, ProgramOrder
-from stead.sim.placeto import PlacetoGraph
+from stead.sim.published_placeto import PlacetoGraph
 from stead.sim.ranks import rank_positions
 from stead.sim.replication import Sharing
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stead.sim.reference import Run, Transfer
-from stead.sim.reference_tables import READ, WRITE, Tables
+from stead.problem.in_ticks import READ, WRITE, Tables
+from stead.sim.spec.engine import Run, Transfer
 
 
 @dataclass
