@@ -12,6 +12,7 @@ from cells import TESTS
 from suite import GRAPHS, ir_graph, mixed, plain, resnet50
 from tables import Rows, bests, spread, wins
 
+from stead.coarsen import Grouping
 from stead.learn.coarsening import chains, coarsened, published
 from stead.learn.fractal import fractal_dimensions
 from stead.learn.hsdag import HSDAG
@@ -21,7 +22,6 @@ from stead.learn.solver import Start
 from stead.learn.state import one_thread
 from stead.problem import Problem
 from stead.solvers import Budget, solver
-from stead.transform import Grouping
 from stead.workloads.ir_models import IR_MODELS
 
 Check = tuple[str, bool, str]  # name, passed, measured

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 from small import grid, pair, rnnlm  # noqa: E402
 
+from stead.coarsen import colocate, colocate_single_consumers, limited  # noqa: E402
 from stead.contracts import SolverContract  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
@@ -33,7 +34,6 @@ from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate, simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import two_towers  # noqa: E402
-from stead.transform import colocate, colocate_single_consumers, limited  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
 SMALL = ColocRL(hidden=32, updates=30)
@@ -102,7 +102,7 @@ def test_no_group_is_above_its_share_and_every_group_has_a_device() -> None:  # 
 
 
 def colocate_ties(problem: Problem) -> np.ndarray:  # type: ignore[type-arg]
-    from stead.transform import colocate_constraints
+    from stead.coarsen import colocate_constraints
 
     return colocate_constraints(problem.graph).group
 

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from small import grid, pair
 
+from stead.coarsen import colocate, single_groups
 from stead.costs import Roofline
 from stead.graph import GraphBuilder
 from stead.learn.features import (
@@ -33,7 +34,6 @@ from stead.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.testing import tiny_problem, two_towers
-from stead.transform import colocate, single_groups
 from stead.workloads import names
 from stead.workloads.synthetic import family_names, synthetic
 

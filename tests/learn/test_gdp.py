@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 from small import all_rows, grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.cluster import Cluster, Device, link_all  # noqa: E402
+from stead.coarsen import single_groups  # noqa: E402
 from stead.contracts import SolverContract  # noqa: E402
 from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
@@ -46,7 +47,6 @@ from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import two_towers  # noqa: E402
-from stead.transform import single_groups  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
 SMALL = GDP(
@@ -437,7 +437,7 @@ def test_without_ordinals_equal_nodes_on_equal_devices_differ_by_the_cut_alone()
 
 def test_a_construction_is_lowered_to_where_most_of_its_time_is() -> None:
     problem = two_towers()
-    from stead.transform import Grouping
+    from stead.coarsen import Grouping
 
     towers = Grouping(problem.graph, [0, 1, 0, 1, 1])
     devices = np.array([0, 1, 0, 0, 1], dtype=np.uint8)  # of the right tower 3 s on d1, 2 s on d0

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stead.coarsen import Grouping  # noqa: E402
 from stead.formats.graph_npz import GraphNpz  # noqa: E402
 from stead.formats.openvino import OpenVino  # noqa: E402
 from stead.graph import Graph  # noqa: E402
@@ -25,7 +26,6 @@ from stead.learn.solver import Start  # noqa: E402
 from stead.learn.state import one_thread  # noqa: E402
 from stead.problem import Latency, Placement, Problem  # noqa: E402
 from stead.solvers import Budget, solver  # noqa: E402
-from stead.transform import Grouping  # noqa: E402
 from stead.workloads.ir_models import IR_MODELS, measured_costs, save_ir  # noqa: E402
 from stead.workloads.resnet50_measured import resnet50_measured  # noqa: E402
 

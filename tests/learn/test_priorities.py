@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
+from stead.coarsen import single_groups  # noqa: E402
 from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
@@ -28,7 +29,6 @@ from stead.sim import simulate, simulate_many  # noqa: E402
 from stead.sim.ranks import rank_positions  # noqa: E402
 from stead.solvers import Budget  # noqa: E402
 from stead.testing import tiny_cluster, tiny_problem  # noqa: E402
-from stead.transform import single_groups  # noqa: E402
 
 SMALL = GDP(
     policy="", hidden=16, heads=2, samples=32, updates=20, imitation=0, segment=16, polish=False, priorities=True

@@ -7,11 +7,11 @@ import pytest
 from small import grid, pair
 
 from stead.cluster import Cluster, Device, link_all
+from stead.coarsen import Grouping, single_groups
 from stead.costs import Roofline
 from stead.graph import GraphBuilder
 from stead.learn.shares import BYTES, FAR, ORDERS, device_offsets, node_places
 from stead.problem import Constraints, Latency, Problem
-from stead.transform import Grouping, single_groups
 
 LAYERS = slice(len(ORDERS), 2 * len(ORDERS))  # places in which all users of a weight lie together
 

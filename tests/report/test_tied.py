@@ -9,6 +9,7 @@ import pytest
 
 from stead.cli.output import plan_document
 from stead.cluster import Cluster, Device, link_all
+from stead.coarsen.blocks import forward_anchors
 from stead.costs import Costs
 from stead.formats.hf import HuggingFace
 from stead.graph import Graph
@@ -17,7 +18,6 @@ from stead.problem import Latency, Objective, Placement, Problem, Throughput
 from stead.report import explain, summary
 from stead.sim import simulate
 from stead.solvers import Solution
-from stead.solvers.layers import forward_anchors
 
 CONFIG = {
     "architectures": ["GPT2LMHeadModel"],

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from strategies import problems
 
 from stead.cluster import Cluster, Device, link_all
+from stead.coarsen.blocks import block_paths, layers_of
 from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadCluster, BadInput, Infeasible, SteadError
@@ -35,7 +36,6 @@ from stead.solvers.baselines import (
     largest_remainder,
     supported_islands,
 )
-from stead.solvers.layers import block_paths, layers_of
 from stead.testing import chain3, two_towers
 
 GIB = 2**30

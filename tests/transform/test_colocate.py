@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from stead.costs import Costs
-from stead.errors import BadInput
-from stead.graph import Graph, GraphBuilder, Phase, TensorId
-from stead.graph.paths import Call, calls, common_path, module_path
-from stead.problem import Constraints, Problem
-from stead.testing import chain3, diamond, tiny_cluster
-from stead.transform import (
+from stead.coarsen import (
     Grouping,
     colocate,
     colocate_by_names,
@@ -22,7 +16,13 @@ from stead.transform import (
     colocate_units,
     limited,
 )
-from stead.transform.colocate import forward_operators
+from stead.coarsen.colocation import forward_operators
+from stead.costs import Costs
+from stead.errors import BadInput
+from stead.graph import Graph, GraphBuilder, Phase, TensorId
+from stead.graph.paths import Call, calls, common_path, module_path
+from stead.problem import Constraints, Problem
+from stead.testing import chain3, diamond, tiny_cluster
 from stead.workloads.synthetic import synthetic
 
 

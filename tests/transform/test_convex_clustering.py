@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stead.coarsen import Grouping, cluster, cluster_problem
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder, TensorId
 from stead.problem import Constraints, Problem
 from stead.testing import tiny_cluster
-from stead.transform import Grouping, cluster, cluster_problem
 from stead.workloads.synthetic import synthetic
 
 FAMILIES = ("layered", "series-parallel", "fork-join", "lstm-grid", "transformer", "inception")

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from stead.cluster import Cluster, Device, link_all
+from stead.coarsen import fold, is_view
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder, OperatorId
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
-from stead.transform import fold, is_view
 
 FEWER = settings(max_examples=settings.default.max_examples * 2 // 5)
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from strategies import problems
 
 from stead.cluster import Cluster, Device, link_all
+from stead.coarsen import Grouping, colocate_units, single_groups, unit_groups
 from stead.costs import Costs, Source
 from stead.errors import BadGraph, BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
 from stead.sim import simulate, simulate_many
 from stead.testing import chain3, diamond, tiny_cluster, two_towers
-from stead.transform import Grouping, colocate_units, single_groups, unit_groups
 from stead.workloads.synthetic import synthetic
 from stead.workloads.zoo import parse
 

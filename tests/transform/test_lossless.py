@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, Link, link_all
+from stead.coarsen import Grouping, lossless, memory_suffices, unit_groups
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import PHASES, GraphBuilder
 from stead.problem import Latency, Objective, Placement, Problem, Throughput
 from stead.sim import simulate, simulate_many
 from stead.testing import chain3, diamond, tiny_cluster, tiny_problem, two_towers
-from stead.transform import Grouping, lossless, memory_suffices, unit_groups
 
 SEQUENTIAL = Latency(execution="sequential")
 LOADS = [Throughput(load=load) for load in ("sum", "overlap", "duplex", "fwbw")]

@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given, settings
 from strategies import graphs
 
-from stead.errors import BadInput
-from stead.graph import Graph
-from stead.sim.ranks import upward_rank
-from stead.testing import chain3, diamond, two_towers
-from stead.transform import (
+from stead.coarsen import (
     bottom_levels,
     breadth_first_order,
     depth_first_order,
@@ -23,6 +19,10 @@ from stead.transform import (
     random_order,
     upward_ranks,
 )
+from stead.errors import BadInput
+from stead.graph import Graph
+from stead.sim.ranks import upward_rank
+from stead.testing import chain3, diamond, two_towers
 
 FEWER = settings(max_examples=settings.default.max_examples * 2 // 5)
 

@@ -15,12 +15,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping, cluster_problem, lossless, unit_groups
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.graph.components import connected
 from stead.graph.order import edge_pairs
 from stead.problem import Latency, Problem, Throughput
-from stead.transform import Grouping, cluster_problem, lossless, unit_groups
 
 Coarsening = Literal["lossless", "published", "chains", "none"]
 COARSENINGS: tuple[Coarsening, ...] = get_args(Coarsening)

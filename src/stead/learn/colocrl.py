@@ -50,6 +50,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from stead.coarsen import Grouping
 from stead.learn.features import NUMBERS, VOCABULARY, group_features, operator_table, width
 from stead.learn.grouping import memory_room, placed_groups
 from stead.learn.losses import Linear
@@ -64,7 +65,6 @@ from stead.learn.trainer import Algorithm, Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution
-from stead.transform import Grouping
 
 Variant = Literal["corrected", "faithful"]
 MOST_GROUPS = 256  # attention takes time in proportion to the square of it

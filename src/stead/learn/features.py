@@ -20,9 +20,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen import bottom_levels, levels
 from stead.graph import PHASES, Graph
 from stead.problem import Problem
-from stead.transform import bottom_levels, levels
 
 LIMIT = 10.0
 DIMENSIONS = 4  # of the first output

@@ -55,6 +55,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping, single_groups, unit_groups
 from stead.errors import BadInput, Infeasible
 from stead.learn.features import VOCABULARY
 from stead.learn.gdp_features import (
@@ -81,7 +82,6 @@ from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution, solver
 from stead.solvers.schedules import takes_orders
-from stead.transform import Grouping, single_groups, unit_groups
 
 Variant = Literal["corrected", "faithful"]
 Level = Literal["auto", "operator", "unit"]

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping
 from stead.graph.arrays import distinct_pairs
 from stead.learn.features import DIMENSIONS, LIMIT, VOCABULARY, OperatorTable, operator_table, standardised
 from stead.learn.gdp_net import GraphInputs, Neighbours, repaired
@@ -27,7 +28,6 @@ from stead.learn.symmetry import device_classes, names_by_first_use
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.search import long_lived_bytes
-from stead.transform import Grouping
 
 TURNS = (1, 4)  # of the sine and cosine of a position
 POSITION_COLUMNS = 2 * (1 + 2 * len(TURNS))

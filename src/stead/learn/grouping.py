@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping, colocate, limited
 from stead.graph.components import connected
 from stead.learn.nets import Room
 from stead.problem import Problem
 from stead.solvers.search import long_lived_bytes
-from stead.transform import Grouping, colocate, limited
 
 HEAVY = 8.0
 

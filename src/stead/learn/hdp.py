@@ -48,6 +48,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from stead.coarsen import Grouping, unit_groups
 from stead.learn.features import (
     DIMENSIONS,
     NUMBERS,
@@ -69,7 +70,6 @@ from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution
-from stead.transform import Grouping, unit_groups
 
 Variant = Literal["corrected", "faithful"]
 Init = Literal["rules", "random"]

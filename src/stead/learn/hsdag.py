@@ -55,6 +55,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import torch
 
+from stead.coarsen import Grouping
 from stead.errors import BadInput
 from stead.learn.coarsening import COARSENINGS, Coarsening, coarsened
 from stead.learn.features import VOCABULARY
@@ -74,7 +75,6 @@ from stead.learn.walks import returns
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution
-from stead.transform import Grouping
 
 Variant = Literal["corrected", "faithful"]
 Features = Literal["cost", "structure"]

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from stead.coarsen import Grouping
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.learn.checkpoints import Arrays
@@ -33,7 +34,6 @@ from stead.learn.state import load_network, load_optimiser, network_arrays, opti
 from stead.learn.tasks import Task
 from stead.learn.trainer import Clock, Metrics, mean_of
 from stead.problem import Problem
-from stead.transform import Grouping
 
 HIDDEN = 128
 DROPOUT = 0.2

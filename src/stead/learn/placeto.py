@@ -51,6 +51,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping
 from stead.errors import BadInput, Infeasible
 from stead.learn.grouping import by_most_seconds, placed_groups
 from stead.learn.options import check_least, check_words
@@ -67,7 +68,6 @@ from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, solver
 from stead.solvers.rules import started
-from stead.transform import Grouping
 
 Variant = Literal["corrected", "faithful"]
 Traversal = Literal["topological", "random"]

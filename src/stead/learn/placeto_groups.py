@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stead.coarsen import Grouping
 from stead.graph.arrays import distinct_pairs
 from stead.graph.components import strongly_connected
 from stead.learn.features import FORWARD
 from stead.learn.grouping import memory_room
 from stead.learn.nets import Room
 from stead.problem import Problem
-from stead.transform import Grouping
 
 PARTS = 3  # ancestors, descendants, peers
 

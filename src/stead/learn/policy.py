@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from stead.cluster.devices import MAX_DEVICES
+from stead.coarsen import Grouping
 from stead.errors import BadInput
 from stead.files import one_line
 from stead.learn import checkpoints
@@ -23,7 +24,6 @@ from stead.learn.crew import Network
 from stead.learn.priorities import Ranks
 from stead.learn.state import check_network, load_network, network_arrays, one_thread
 from stead.problem import Problem
-from stead.transform import Grouping
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,11 +15,11 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping
 from stead.learn.rewards import Scorer, Values
 from stead.problem import Placement, Priority, Problem
 from stead.sim import simulate, simulate_many
 from stead.sim.ranks import rank_positions
-from stead.transform import Grouping
 
 CLASSES = 9
 MIDDLE = CLASSES // 2

@@ -18,10 +18,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping
 from stead.errors import BadInput
 from stead.problem import Placement, Problem
 from stead.sim import Scores, simulate_many
-from stead.transform import Grouping
 
 Shape = Literal["sqrt", "log"]
 REMEMBERED = 4096  # rows of the cache, which is part of a checkpoint

@@ -22,12 +22,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping
+from stead.coarsen.blocks import layers_of
 from stead.problem import Problem
 from stead.solvers.chunks import middles, topological
-from stead.solvers.layers import layers_of
 from stead.solvers.rules import mean_seconds, speed_shares
 from stead.solvers.schedules import tied_units, weight_units
-from stead.transform import Grouping
 
 ORDERS = ("index", "rank", "depth")
 BYTES = 2 * len(ORDERS) + 2  # which place is that of bytes

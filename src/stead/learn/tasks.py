@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen import Grouping
 from stead.learn.checkpoints import Arrays
 from stead.learn.rewards import Reward, Scorer
 from stead.learn.symmetry import device_classes
 from stead.problem import Problem
-from stead.transform import Grouping
 
 MOST_ELITES = 32
 

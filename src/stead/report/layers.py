@@ -15,9 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES, Graph
-from stead.problem import Placement, Problem
-from stead.solvers.layers import (
+from stead.coarsen.blocks import (
     block_paths,
     forward_anchors,
     is_expert,
@@ -25,6 +23,8 @@ from stead.solvers.layers import (
     module_paths,
     spread_labels,
 )
+from stead.graph import PHASES, Graph
+from stead.problem import Placement, Problem
 
 FORWARD = PHASES.index("forward")
 MOST_MODULES = 12  # modules outside of blocks that are named one by one; more are told by stretches

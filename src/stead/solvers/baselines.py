@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.quantities import format_bytes
+from stead.coarsen.blocks import forward_anchors, layers_of
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.fit_memory import FitMemory
-from stead.solvers.layers import forward_anchors, layers_of
 from stead.solvers.rules import (
     Wish,
     accelerators,

@@ -27,12 +27,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen.blocks import block_paths, forward_anchors, module_paths, spread_labels
 from stead.errors import BadInput, did_you_mean
 from stead.graph import PHASES, Graph
 from stead.graph.paths import calls
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.layers import block_paths, forward_anchors, module_paths, spread_labels
 from stead.solvers.rules import Wish, chosen_devices, mean_seconds, solve_by_rule
 
 FORWARD = PHASES.index("forward")

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.quantities import format_bytes
+from stead.coarsen.blocks import is_expert, layers_of, module_paths
 from stead.errors import Infeasible
 from stead.graph import Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.layers import is_expert, layers_of, module_paths
 from stead.solvers.rules import GIB, Wish, accelerators, hosts, solve_by_rule, weights_by_group
 
 

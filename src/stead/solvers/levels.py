@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stead.coarsen.clustering import cluster_problem
+from stead.coarsen.grouping import Grouping
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, solver
 from stead.solvers.exact.limits import limited_share
 from stead.solvers.schedules import Schedule, offer_schedule
 from stead.solvers.search import LocalSearch, schedule_of
-from stead.transform.clustering import cluster_problem
-from stead.transform.grouping import Grouping
 
 LEVELS = 3
 FEWEST = 32  # clusters of the coarsest level

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.coarsen.clustering import cluster_problem
+from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, Solution
@@ -21,8 +23,6 @@ from stead.solvers.chunks import Chunks
 from stead.solvers.list_scheduling import DfsSticky, Heft
 from stead.solvers.rules import started
 from stead.solvers.schedules import Schedule, mirrored_groupings, offer_fitting, tied_units
-from stead.transform.clustering import cluster_problem
-from stead.transform.grouping import Grouping
 
 COARSEST = 48
 FINER = 4

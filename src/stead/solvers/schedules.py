@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.coarsen.colocation import forward_operators
 from stead.graph.components import connected
 from stead.problem import Latency, Priority, Problem, ProgramOrder
 from stead.sim import simulate_many
 from stead.solvers.base import Search
-from stead.transform.colocate import forward_operators
 
 MOST_SPILLS = 24
 MOST_PRESSURE = 8

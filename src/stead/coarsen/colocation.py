@@ -20,11 +20,11 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
 from stead.graph.components import connected
 from stead.graph.paths import calls, module_path
-from stead.transform.grouping import Grouping
 
 FORWARD = PHASES.index("forward")
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.graph import PHASES
 from stead.problem import Latency, Problem, Throughput
-from stead.transform.grouping import Grouping
 
 FORWARD = PHASES.index("forward")
 WRITE, READ = 0, 1  # host memory

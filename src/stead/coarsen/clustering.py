@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
 from stead.graph.order import edge_pairs, longest_paths
 from stead.problem import Problem
-from stead.transform.grouping import Grouping
 
 SLACK = 1.5  # a cluster may hold this many times its equal share of the work, or one operator that is heavier
 LEAST_SHARE = 0.1  # an operator counts as at least this share of a mean one, so that free ones spread too

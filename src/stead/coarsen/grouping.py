@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stead.coarsen.coarse_problem import coarse_problem
 from stead.errors import BadGraph, BadInput
 from stead.graph import PHASES, Graph
 from stead.graph.arrays import distinct_pairs, with_colocation
@@ -15,7 +16,6 @@ from stead.graph.components import connected, strongly_connected, topological_nu
 from stead.graph.order import edge_pairs
 from stead.graph.quotient import bundled, quotient
 from stead.problem import Problem
-from stead.transform.coarse_problem import coarse_problem
 
 UPDATE = PHASES.index("update")
 

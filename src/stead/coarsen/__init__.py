@@ -1,5 +1,17 @@
 """Graphs made smaller without losing the way back: groups, folded views, clusters; and orders of operators."""
 
+from stead.coarsen.clustering import cluster, cluster_problem
+from stead.coarsen.colocation import (
+    colocate,
+    colocate_by_names,
+    colocate_constraints,
+    colocate_single_consumers,
+    colocate_units,
+)
+from stead.coarsen.fold import VIEW_KINDS, Folded, fold, is_view
+from stead.coarsen.group_limits import limited
+from stead.coarsen.grouping import Grouping, single_groups, unit_groups
+from stead.coarsen.lossless import lossless, memory_suffices
 from stead.graph.order import (
     bottom_levels,
     breadth_first_order,
@@ -12,18 +24,6 @@ from stead.graph.order import (
     random_order,
     upward_ranks,
 )
-from stead.transform.clustering import cluster, cluster_problem
-from stead.transform.colocate import (
-    colocate,
-    colocate_by_names,
-    colocate_constraints,
-    colocate_single_consumers,
-    colocate_units,
-)
-from stead.transform.fold import VIEW_KINDS, Folded, fold, is_view
-from stead.transform.grouping import Grouping, single_groups, unit_groups
-from stead.transform.limits import limited
-from stead.transform.lossless import lossless, memory_suffices
 
 __all__ = [
     "VIEW_KINDS",
