@@ -16,7 +16,7 @@ from stead.contracts import (
 )
 from stead.problem import Placement, Problem
 from stead.solvers import Budget, Search, Solution
-from stead.solvers.baselines import Single
+from stead.solvers.rules.simple import Single
 
 CALLS: list[int] = []
 

@@ -28,7 +28,7 @@ TRANSCRIPTS = [
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the models that pages speak of, after an installation without the optional partitioners."""
-    monkeypatch.setattr("stead.solvers.partition.find_spec", lambda _: None)
+    monkeypatch.setattr("stead.solvers.build.partition.find_spec", lambda _: None)
     monkeypatch.chdir(tmp_path)
     for model in (ROOT / "examples" / "models").iterdir():
         (tmp_path / model.name).symlink_to(model)

@@ -16,7 +16,7 @@ from stead.loading import Loaded, load
 from stead.problem import Constraints, Latency
 from stead.remedies import first_feasible, remedies
 from stead.solvers import Budget
-from stead.solvers.portfolio import Auto
+from stead.solvers.auto import Auto
 
 RATE = {"fp32": 1e12}
 

@@ -35,7 +35,7 @@ from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
 from stead.solvers.base import Search
-from stead.solvers.search import LocalSearch, schedule_of
+from stead.solvers.search.search import LocalSearch, schedule_of
 from stead.testing import two_towers
 
 Cell = dict[str, Any]

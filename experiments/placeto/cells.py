@@ -28,7 +28,7 @@ from stead.problem import Placeto as Published
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
-from stead.solvers.climb import Climb
+from stead.solvers.search.climb import Climb
 from stead.workloads.synthetic import synthetic
 
 Numbers = dict[str, Any]

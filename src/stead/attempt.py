@@ -13,7 +13,7 @@ from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver
-from stead.solvers.portfolio import Auto
+from stead.solvers.auto import Auto
 
 BASELINES = (
     "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",

@@ -15,10 +15,10 @@ from stead.loading import Loaded
 from stead.problem import Constraints, Objective, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Search, Solution
-from stead.solvers.baselines import Balanced, FitMemory, Single
-from stead.solvers.climb import climb_to_fit
-from stead.solvers.huggingface import HfSequential
-from stead.solvers.split import Split
+from stead.solvers.build.split import Split
+from stead.solvers.rules.huggingface import HfSequential
+from stead.solvers.rules.simple import Balanced, FitMemory, Single
+from stead.solvers.search.climb import climb_to_fit
 from stead.solvers.whole_blocks import whole_blocks as blocks_of
 
 CLOSE = 0.01  # an amount of memory is searched to within this share of itself

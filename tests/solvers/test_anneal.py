@@ -14,8 +14,8 @@ from stead.formats import read
 from stead.problem import Latency, Load, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
-from stead.solvers.exact.anneal import Anneal
-from stead.solvers.exhaustive import Exhaustive
+from stead.solvers.exact.exhaustive import Exhaustive
+from stead.solvers.search.anneal import Anneal
 from stead.testing import chain3, diamond, tiny_problem, two_towers
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"

@@ -21,7 +21,7 @@ from stead.problem import Constraints, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.base import REGISTRY
-from stead.solvers.baselines import (
+from stead.solvers.rules.simple import (
     Balanced,
     Bandwidth,
     Capacity,
@@ -75,7 +75,7 @@ def digits(solver: Solver, problem: Problem) -> str:
     return "".join(map(str, solver.solve(problem, Budget()).placement.devices.tolist()))
 
 
-RULE_MODULES = ("stead.solvers.baselines", "stead.solvers.huggingface")
+RULE_MODULES = ("stead.solvers.rules.simple", "stead.solvers.rules.huggingface")
 RULES = [name for name, place in REGISTRY.items() if place.split(":")[0] in RULE_MODULES]
 TWO = cluster_of(Device("d0"), Device("d1"))
 GPU_AND_CPU = cluster_of(Device("cpu", kind="cpu"), Device("gpu"))

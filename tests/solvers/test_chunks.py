@@ -13,7 +13,7 @@ from stead.errors import BadInput, Infeasible
 from stead.problem import Constraints, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
-from stead.solvers.chunks import Chunks
+from stead.solvers.build.chunks import Chunks
 from stead.testing import chain3, tiny_problem
 
 ONE = Budget()

@@ -14,7 +14,7 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder, TensorId
 from stead.problem import Problem
 from stead.solvers import Budget, Solver, solver
-from stead.solvers.experts import Expert, parts_by_count, parts_by_weight, recognised_rule
+from stead.solvers.rules.expert import Expert, parts_by_count, parts_by_weight, recognised_rule
 from stead.workloads.synthetic import synthetic
 
 

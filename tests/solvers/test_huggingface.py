@@ -16,7 +16,7 @@ from stead.errors import Infeasible
 from stead.graph import GraphBuilder, OperatorId, TensorId
 from stead.problem import Constraints, Problem
 from stead.solvers import Budget, Solver
-from stead.solvers.huggingface import HfAuto, HfBalancedLow0, HfSequential, _Layers
+from stead.solvers.rules.huggingface import HfAuto, HfBalancedLow0, HfSequential, _Layers
 
 
 def gpus(*memory: int, cpu: int | None = None) -> Cluster:

@@ -13,8 +13,8 @@ from stead.graph import GraphBuilder
 from stead.problem import Constraints, Latency, Placeto, Priority, Problem, ProgramOrder, Throughput
 from stead.problem.in_ticks import Tables
 from stead.solvers import Budget, Solver
+from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.latency_cp import LatencyCp, interchangeable
-from stead.solvers.exhaustive import Exhaustive
 from stead.testing import chain3, diamond, tiny_cluster, tiny_problem, two_towers
 
 CONTENTIONS = ("link", "bus", "sender", "receiver", "none", "pair")

@@ -10,8 +10,8 @@ from stead.problem import Latency, Placement, Problem, ProgramOrder
 from stead.sim import simulate
 from stead.solvers import Budget
 from stead.solvers.base import Search
-from stead.solvers.baselines import Single
-from stead.solvers.levels import descend
+from stead.solvers.rules.simple import Single
+from stead.solvers.search.coarse_to_fine import descend
 from stead.testing import two_towers
 from stead.workloads.synthetic import synthetic
 

@@ -22,8 +22,8 @@ from stead.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
-from stead.solvers.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
-from stead.solvers.schedules import tied_units, weight_units
+from stead.solvers.build.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
+from stead.solvers.build.schedules import tied_units, weight_units
 from stead.testing import two_towers
 from stead.workloads.synthetic import synthetic
 
@@ -380,7 +380,7 @@ def test_after_its_time_a_rule_scores_no_more_schedules(monkeypatch: pytest.Monk
     problem = load(synthetic("transformer", operators=200), "3090,3060").problem(Throughput())
     scored: list[object] = []
     monkeypatch.setattr(
-        "stead.solvers.list_scheduling.offer_schedule",
+        "stead.solvers.build.list_scheduling.offer_schedule",
         lambda search, schedule: scored.append(search.offer(schedule.devices)),
     )
     Heft().solve(problem, Budget(0.0))

@@ -15,7 +15,7 @@ from stead.formats import read
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Solver
-from stead.solvers.exact.local_search import LocalSearch
+from stead.solvers.search.local_search import LocalSearch
 from stead.testing import chain3, tiny_problem
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"

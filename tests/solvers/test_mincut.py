@@ -16,9 +16,9 @@ from stead.problem import Constraints, Latency, Placement, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.exchange import exchange
+from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.mincut import MinCut
 from stead.solvers.exact.sequential import SequentialCosts
-from stead.solvers.exhaustive import Exhaustive
 from stead.testing import chain3, diamond, two_towers
 from stead.workloads.resnet50_measured import resnet50_measured
 

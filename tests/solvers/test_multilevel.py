@@ -13,9 +13,9 @@ from stead.errors import BadInput, Infeasible
 from stead.problem import Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
-from stead.solvers.chunks import Chunks
-from stead.solvers.list_scheduling import Heft
-from stead.solvers.multilevel import Multilevel
+from stead.solvers.build.chunks import Chunks
+from stead.solvers.build.list_scheduling import Heft
+from stead.solvers.build.multilevel import Multilevel
 
 
 class TestMultilevel(SolverContract):

@@ -17,10 +17,10 @@ from stead.graph import GraphBuilder
 from stead.problem import Latency, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
+from stead.solvers.auto import Auto
 from stead.solvers.exact.interval_costs import IntervalCosts, Late
 from stead.solvers.exact.latency_mip import LatencyMip
 from stead.solvers.exact.offload import GreedyOffload, MaxLoadSplit, OffloadLinear, cut_order, reduced_calls
-from stead.solvers.portfolio import Auto
 from stead.testing import chain3
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "latency-inputs"

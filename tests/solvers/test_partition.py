@@ -17,7 +17,7 @@ from stead.graph import GraphBuilder, TensorId
 from stead.problem import Constraints, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
-from stead.solvers.partition import Metis, MtKahypar, _matched, _UnitGraph
+from stead.solvers.build.partition import Metis, MtKahypar, _matched, _UnitGraph
 from stead.testing import chain3, tiny_problem, two_towers
 
 pytest.importorskip("pymetis")
@@ -160,7 +160,7 @@ def test_without_repair_it_is_infeasible_with_numbers(kind: type[Metis | MtKahyp
 @pytest.mark.parametrize("kind", [Metis, MtKahypar])
 def test_a_missing_package_is_named(kind: type[Metis | MtKahypar], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, kind.package, None)
-    monkeypatch.setattr("stead.solvers.partition.find_spec", lambda name: None)
+    monkeypatch.setattr("stead.solvers.build.partition.find_spec", lambda name: None)
     partitioner = kind()
     install = f'needs {kind.package}: pip install "stead[partition]"'
     assert partitioner.unsupported(chain3()) == install
@@ -176,7 +176,7 @@ def test_a_package_that_cannot_be_loaded_is_told_and_passed_over(
     def broken(package: str) -> object:
         raise ImportError("failed to map segment from shared object")
 
-    monkeypatch.setattr("stead.solvers.partition.import_module", broken)
+    monkeypatch.setattr("stead.solvers.build.partition.import_module", broken)
     problem = two_towers(Throughput())
     assert "cannot be loaded (failed to map segment" in (kind().unsupported(problem) or "")
     with pytest.raises(BadInput, match="is installed, but cannot be loaded"):
@@ -289,7 +289,7 @@ class TestMetisSlices(SolverContract):
 
 
 def test_a_partition_that_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stead.solvers.partition.KAHYPAR_SECONDS", 1.0)  # 24 operators: more than a minute
-    monkeypatch.setattr("stead.solvers.partition._thread_pool", None)
+    monkeypatch.setattr("stead.solvers.build.partition.KAHYPAR_SECONDS", 1.0)  # 24 operators: more than a minute
+    monkeypatch.setattr("stead.solvers.build.partition._thread_pool", None)
     with pytest.raises(Infeasible, match="mtkahypar found no placement within the time limit"):
         MtKahypar().solve(ring_of_cliques(), Budget(20.0))

@@ -11,7 +11,7 @@ from stead.contracts import SolverContract
 from stead.formats import read
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Solver
-from stead.solvers.exact.pipedream import Pipedream, biconnected, contracted, merged_tails
+from stead.solvers.build.pipedream import Pipedream, biconnected, contracted, merged_tails
 from stead.solvers.exact.reduction import reduce
 from stead.testing import chain3, tiny_problem
 

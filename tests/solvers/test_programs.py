@@ -15,11 +15,11 @@ from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget
 from stead.solvers.base import Search
-from stead.solvers.exact.engine_highs import HiGHS
 from stead.solvers.exact.ideals import Ideals
-from stead.solvers.exact.load_rows import LoadRows
 from stead.solvers.exact.prefix_mip import PrefixMip
-from stead.solvers.exact.programs import (
+from stead.solvers.exact.programs.highs import HiGHS
+from stead.solvers.exact.programs.load_rows import LoadRows
+from stead.solvers.exact.programs.program import (
     Incumbent,
     Outcome,
     Program,
@@ -191,7 +191,7 @@ def listened(monkeypatch, messages, outcome, *, budget=None, hint=False):
     if hint:
         program.hint = {0: 0, 1: 0, 2: 0}
     monkeypatch.setattr(
-        "stead.solvers.exact.programs.make_backend", lambda *given: Scripted(messages, outcome)
+        "stead.solvers.exact.programs.program.make_backend", lambda *given: Scripted(messages, outcome)
     )
     answer = run(
         program,
@@ -239,7 +239,7 @@ def test_a_failing_engine_fails_the_search(monkeypatch):
         def solve(self, report):
             raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("stead.solvers.exact.programs.make_backend", lambda *given: Failing([], None))
+    monkeypatch.setattr("stead.solvers.exact.programs.program.make_backend", lambda *given: Failing([], None))
     search = Search(chain3(Throughput()), Budget(), solver="scripted")
     with pytest.raises(RuntimeError, match="out of memory"):
         run(Program(), search, Settings(), place=np.asarray, bound_seconds=None, bound_name="")

@@ -10,7 +10,7 @@ from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget
 from stead.solvers.base import Search
-from stead.solvers.exact.redivide import redivide
+from stead.solvers.search.redivide import redivide
 
 
 def separate(seconds: list[float], devices: int = 3) -> Problem:

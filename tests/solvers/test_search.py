@@ -13,7 +13,7 @@ from stead.graph import GraphBuilder
 from stead.problem import Constraints, Latency, Placeto, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
-from stead.solvers.search import LocalSearch, long_lived_bytes
+from stead.solvers.search.search import LocalSearch, long_lived_bytes
 from stead.testing import chain3, diamond, two_towers
 from stead.workloads.synthetic import synthetic
 

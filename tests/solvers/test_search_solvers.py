@@ -15,10 +15,10 @@ from stead.graph import GraphBuilder
 from stead.problem import Constraints, Latency, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Improvement, Search, Solver, solver, solver_names
-from stead.solvers.climb import Climb
-from stead.solvers.exhaustive import Exhaustive, placement_count
-from stead.solvers.portfolio import Auto
-from stead.solvers.split import Split
+from stead.solvers.auto import Auto
+from stead.solvers.build.split import Split
+from stead.solvers.exact.exhaustive import Exhaustive, placement_count
+from stead.solvers.search.climb import Climb
 from stead.testing import chain3, diamond, two_towers
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from stead.loading import load
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Search, solver
-from stead.solvers.schedules import tied_units
-from stead.solvers.stages import shift_stages
+from stead.solvers.build.schedules import tied_units
+from stead.solvers.search.stages import shift_stages
 from stead.testing import tiny_problem
 from stead.workloads import synthetic
 

@@ -29,8 +29,8 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Solver
+from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.throughput_mip import ThroughputMip
-from stead.solvers.exhaustive import Exhaustive
 from stead.testing import chain3, tiny_cluster, two_towers
 
 EVERY = [(contiguity, engine) for contiguity in ("device", "any") for engine in ("best", "cp-sat", "highs")]

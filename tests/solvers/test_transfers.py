@@ -11,7 +11,7 @@ from stead.graph import GraphBuilder
 from stead.problem import Latency, Priority, Problem, ProgramOrder
 from stead.solvers import Budget
 from stead.solvers.base import Search
-from stead.solvers.transfers import order_transfers
+from stead.solvers.search.transfers import order_transfers
 
 
 def problem() -> Problem:

@@ -81,7 +81,7 @@ from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Solution, solver
-from stead.solvers.schedules import takes_orders
+from stead.solvers.build.schedules import takes_orders
 
 Variant = Literal["corrected", "faithful"]
 Level = Literal["auto", "operator", "unit"]

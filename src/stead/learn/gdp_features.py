@@ -27,7 +27,7 @@ from stead.learn.shares import device_offsets, node_places
 from stead.learn.symmetry import device_classes, names_by_first_use
 from stead.problem import Problem
 from stead.sim import simulate_many
-from stead.solvers.search import long_lived_bytes
+from stead.solvers.search.search import long_lived_bytes
 
 TURNS = (1, 4)  # of the sine and cosine of a position
 POSITION_COLUMNS = 2 * (1 + 2 * len(TURNS))

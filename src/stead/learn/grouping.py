@@ -12,7 +12,7 @@ from stead.coarsen import Grouping, colocate, limited
 from stead.graph.components import connected
 from stead.learn.nets import Room
 from stead.problem import Problem
-from stead.solvers.search import long_lived_bytes
+from stead.solvers.search.search import long_lived_bytes
 
 HEAVY = 8.0
 

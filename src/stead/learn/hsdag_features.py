@@ -20,7 +20,7 @@ from stead.coarsen import Grouping
 from stead.learn.features import LIMIT, VOCABULARY, standardised, word_of
 from stead.learn.fractal import fractal_dimensions
 from stead.problem import Problem
-from stead.solvers.search import long_lived_bytes
+from stead.solvers.search.search import long_lived_bytes
 
 FREQUENCIES = (1, 2, 4, 8)
 STRUCTURE = 19  # 7 amounts and degrees, 3 levels, 8 waves, the fractal dimension

@@ -67,7 +67,7 @@ from stead.learn.tasks import Task
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, solver
-from stead.solvers.rules import started
+from stead.solvers.rules.settle import started
 
 Variant = Literal["corrected", "faithful"]
 Traversal = Literal["topological", "random"]

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from stead.coarsen import Grouping
 from stead.coarsen.blocks import layers_of
 from stead.problem import Problem
-from stead.solvers.chunks import middles, topological
-from stead.solvers.rules import mean_seconds, speed_shares
-from stead.solvers.schedules import tied_units, weight_units
+from stead.solvers.build.chunks import middles, topological
+from stead.solvers.build.schedules import tied_units, weight_units
+from stead.solvers.rules.settle import mean_seconds, speed_shares
 
 ORDERS = ("index", "rank", "depth")
 BYTES = 2 * len(ORDERS) + 2  # which place is that of bytes

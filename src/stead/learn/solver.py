@@ -30,9 +30,9 @@ from stead.problem import Priority, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers.base import Budget, Search, Solution, solver
-from stead.solvers.climb import climb_to_fit
-from stead.solvers.rules import started
-from stead.solvers.search import LocalSearch, schedule_of
+from stead.solvers.rules.settle import started
+from stead.solvers.search.climb import climb_to_fit
+from stead.solvers.search.search import LocalSearch, schedule_of
 
 BASELINES = ("single", "expert", "balanced")
 REFERENCES = ("single", "expert")  # the best of them is what rewards are relative to

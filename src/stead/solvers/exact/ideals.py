@@ -27,10 +27,10 @@ from stead.sim import Shortfall, simulate
 from stead.sim.replication import sync_ticks_per_byte
 from stead.sim.transfer_times import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.baselines import Balanced
-from stead.solvers.exact.orders import linear_orders
+from stead.solvers.exact.linear_orders import linear_orders
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce, steady_load
-from stead.solvers.rules import started
+from stead.solvers.rules.settle import started
+from stead.solvers.rules.simple import Balanced
 
 NEVER = int(np.iinfo(np.int64).max)
 Sharing = dict[str, Any]  # arguments of the core that let devices share stages

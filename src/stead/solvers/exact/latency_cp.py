@@ -27,13 +27,13 @@ from stead import _native
 from stead.problem import Latency, Order, Placement, Placeto, Problem
 from stead.problem.in_ticks import IMPOSSIBLE, Tables
 from stead.sim import simulate
+from stead.solvers.auto import Auto
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.exact.limits import limited
-from stead.solvers.exact.programs import TICKS_PER_SECOND, Outcome, Program, Scale, Settings, run
-from stead.solvers.exact.tasks import NO_CHANNEL, EveryOrder, Tasks
-from stead.solvers.portfolio import Auto
-from stead.solvers.rules import started
-from stead.solvers.schedules import takes_orders
+from stead.solvers.build.schedules import takes_orders
+from stead.solvers.exact.all_orders import NO_CHANNEL, EveryOrder, Tasks
+from stead.solvers.exact.programs.program import TICKS_PER_SECOND, Outcome, Program, Scale, Settings, run
+from stead.solvers.part_budgets import limited
+from stead.solvers.rules.settle import started
 
 MOST_TASKS = 100  # of a placement whose orders are all looked at
 NEVER = 2**62  # ticks

@@ -28,7 +28,6 @@ from stead.problem.in_ticks import Tables
 from stead.sim.spec.offload_run import pieces
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.call_ideals import CallIdeals
-from stead.solvers.exact.limits import limited
 from stead.solvers.exact.offload import (
     OffloadLinear,
     lacks_time_for_calls,
@@ -36,10 +35,11 @@ from stead.solvers.exact.offload import (
     reduced_calls,
     through_host,
 )
-from stead.solvers.exact.programs import TICKS_PER_SECOND, Program, Scale, Settings, run
+from stead.solvers.exact.programs.program import TICKS_PER_SECOND, Program, Scale, Settings, run
+from stead.solvers.exact.programs.solving import BUILDING_SECONDS
 from stead.solvers.exact.reduction import Reduced, reduce
-from stead.solvers.exact.solving import BUILDING_SECONDS
-from stead.solvers.rules import started
+from stead.solvers.part_budgets import limited
+from stead.solvers.rules.settle import started
 
 COMPARING_SECONDS = 6e-8  # per two nodes of two equal accelerators
 

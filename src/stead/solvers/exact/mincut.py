@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from stead.problem import Latency, Placeto, Problem
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.baselines import FitMemory
-from stead.solvers.climb import climb_to_fit
+from stead.solvers.build.split import Split
 from stead.solvers.exact.exchange import MOST_TICKS, exchange, longest_total
-from stead.solvers.exact.limits import limited
-from stead.solvers.exact.programs import Engine, Settings, run
+from stead.solvers.exact.programs.program import Engine, Settings, run
 from stead.solvers.exact.sequential import SequentialCosts
 from stead.solvers.exact.sequential_mip import SequentialProgram, size
-from stead.solvers.rules import started
-from stead.solvers.split import Split
+from stead.solvers.part_budgets import limited
+from stead.solvers.rules.settle import started
+from stead.solvers.rules.simple import FitMemory
+from stead.solvers.search.climb import climb_to_fit
 
 CLOSING_EFFORT = 2.0  # deterministic seconds for CP-SAT to prove what HiGHS has within tolerances
 

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from stead.graph.arrays import distinct_pairs
 from stead.problem import Latency, Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.baselines import Single
-from stead.solvers.climb import climb_to_fit
 from stead.solvers.exact.ideals import Ideals
 from stead.solvers.exact.interval_costs import IntervalCosts, Late
-from stead.solvers.exact.orders import linear_orders
+from stead.solvers.exact.linear_orders import linear_orders
 from stead.solvers.exact.reduction import Reduced, reduce
-from stead.solvers.experts import Expert
-from stead.solvers.rules import settled, started
+from stead.solvers.rules.expert import Expert
+from stead.solvers.rules.settle import settled, started
+from stead.solvers.rules.simple import Single
+from stead.solvers.search.climb import climb_to_fit
 
 REDUCING_SECONDS = 2.5e-5  # per operator, for the supernodes of calls: nothing stops them on the way
 MEMORY_ROUNDS = 4  # attempts with less room where the simulator counts more than weights

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
-from stead.solvers.exact.programs import Program, Scale
+from stead.solvers.exact.programs.program import Program, Scale
 from stead.solvers.exact.sequential import NO_WAY, SequentialCosts
 
 

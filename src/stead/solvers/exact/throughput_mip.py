@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from stead.problem import Problem, Throughput
 from stead.sim.transfer_times import link_ticks
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.exact.load_rows import LoadRows, Terms
-from stead.solvers.exact.programs import Settings
+from stead.solvers.exact.programs.load_rows import LoadRows, Terms
+from stead.solvers.exact.programs.program import Settings
+from stead.solvers.exact.programs.solving import Given, Model, checked, solve_with, too_large
+from stead.solvers.exact.programs.starts import reaches, start_anywhere, start_in_stages
 from stead.solvers.exact.reduction import SCOPES, Merge, Reduced, not_steady, reduce
-from stead.solvers.exact.solving import Given, Model, checked, solve_with, too_large
-from stead.solvers.exact.starts import reaches, start_anywhere, start_in_stages
-from stead.solvers.rules import started
+from stead.solvers.rules.settle import started
 
 Contiguity = Literal["device", "any"]
 Engines = Literal["best", "cp-sat", "highs"]

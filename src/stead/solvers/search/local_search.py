@@ -16,7 +16,7 @@ from stead import _native
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, Solution, reraise
 from stead.solvers.exact.reduction import not_balanced, steady_load
-from stead.solvers.rules import accelerators, hosts, started
+from stead.solvers.rules.settle import accelerators, hosts, started
 
 NO_LIMIT = 2**40  # moves
 

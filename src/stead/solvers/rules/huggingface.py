@@ -19,7 +19,7 @@ from stead.errors import Infeasible
 from stead.graph import NOT_PARAMETERS, Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.rules import Wish, accelerators, hosts, solve_by_rule
+from stead.solvers.rules.settle import Wish, accelerators, hosts, solve_by_rule
 
 ROOT = 0
 

@@ -24,7 +24,7 @@ from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.exact.ideals import offer_stages
 from stead.solvers.exact.reduction import Reduced, not_steady, reduce, steady_load
-from stead.solvers.rules import started
+from stead.solvers.rules.settle import started
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
-from stead.solvers.exact.programs import Incumbent, Outcome, Program, Proved, Report, Row, Settings
+from stead.solvers.exact.programs.program import Incumbent, Outcome, Program, Proved, Report, Row, Settings
 
 MARGIN = 1e-6  # share of a bound taken off before it is rounded up to whole units
 LEAST_MARGIN = 1e-9  # at least this share of the objective's upper bound

@@ -17,8 +17,8 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.fit_memory import FitMemory
-from stead.solvers.rules import (
+from stead.solvers.rules.fit_memory import FitMemory
+from stead.solvers.rules.settle import (
     Wish,
     accelerators,
     chosen_devices,

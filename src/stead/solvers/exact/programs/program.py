@@ -265,11 +265,11 @@ def run(
 def make_backend(program: Program, settings: Settings, seconds: float | None) -> Backend:
     """The engine of that name on a program, limited to so many seconds."""
     if settings.engine == "cp-sat":
-        from stead.solvers.exact.engine_cp_sat import CpSat
+        from stead.solvers.exact.programs.cp_sat import CpSat
 
         return CpSat(program, settings, seconds)
     if settings.engine == "highs":
-        from stead.solvers.exact.engine_highs import HiGHS
+        from stead.solvers.exact.programs.highs import HiGHS
 
         return HiGHS(program, settings, seconds)
     raise BadInput(f"engine is one of cp-sat, highs; got {settings.engine!r}")

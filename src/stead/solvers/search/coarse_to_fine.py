@@ -16,9 +16,9 @@ from stead.coarsen.clustering import cluster_problem
 from stead.coarsen.grouping import Grouping
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, solver
-from stead.solvers.exact.limits import limited_share
-from stead.solvers.schedules import Schedule, offer_schedule
-from stead.solvers.search import LocalSearch, schedule_of
+from stead.solvers.build.schedules import Schedule, offer_schedule
+from stead.solvers.part_budgets import limited_share
+from stead.solvers.search.search import LocalSearch, schedule_of
 
 LEVELS = 3
 FEWEST = 32  # clusters of the coarsest level

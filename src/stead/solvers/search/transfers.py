@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stead.problem import Priority
 from stead.sim import simulate
 from stead.solvers.base import Search
-from stead.solvers.schedules import takes_orders
+from stead.solvers.build.schedules import takes_orders
 
 FARTHEST = 12  # places that a transfer moves at most
 

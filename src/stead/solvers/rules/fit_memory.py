@@ -14,7 +14,7 @@ from stead.errors import Infeasible
 from stead.graph import Graph
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.rules import GIB, Wish, accelerators, hosts, solve_by_rule, weights_by_group
+from stead.solvers.rules.settle import GIB, Wish, accelerators, hosts, solve_by_rule, weights_by_group
 
 
 @dataclass(frozen=True, slots=True)

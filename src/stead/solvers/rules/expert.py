@@ -33,7 +33,7 @@ from stead.graph import PHASES, Graph
 from stead.graph.paths import calls
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
-from stead.solvers.rules import Wish, chosen_devices, mean_seconds, solve_by_rule
+from stead.solvers.rules.settle import Wish, chosen_devices, mean_seconds, solve_by_rule
 
 FORWARD = PHASES.index("forward")
 Variant = Literal["layers", "time"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.solvers.exact.programs import Incumbent, Outcome, Program, Proved, Report, Settings
+from stead.solvers.exact.programs.program import Incumbent, Outcome, Program, Proved, Report, Settings
 
 
 class CpSat:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.schedules import mirrored_groupings
+from stead.solvers.build.schedules import mirrored_groupings
 
 Used = tuple[int, ...]  # how many devices of each class are taken
 

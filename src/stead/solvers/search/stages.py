@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.solvers.base import Search
-from stead.solvers.schedules import mirrored_groupings
+from stead.solvers.build.schedules import mirrored_groupings
 
 MOST_BORDERS = 24  # beyond, a placement is no pipeline of stages
 STRIDE = 3  # from one distance of a shift to the next

@@ -23,9 +23,9 @@ from stead import _native
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.base import Budget, Search, Solution, reraise
+from stead.solvers.build.split import Split
 from stead.solvers.exact.reduction import not_balanced, steady_load
-from stead.solvers.rules import started
-from stead.solvers.split import Split
+from stead.solvers.rules.settle import started
 
 ROUNDS = 6  # each as long as all before it
 CHAINS = 6  # of every round

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.split import Split
+from stead.solvers.build.split import Split
 
 BATCH = 64
 

@@ -24,7 +24,7 @@ def start_in_stages(search: Search, reduced: Reduced) -> None:
 
 def start_anywhere(search: Search, moves: int) -> None:
     """Begin with what annealing makes of contiguous stages in so many moves, and in part of the budget."""
-    from stead.solvers.exact.anneal import Anneal
+    from stead.solvers.search.anneal import Anneal
 
     search.relax()
     share = search.rest_of_budget(ANNEALING_SHARE)

@@ -19,10 +19,10 @@ from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, Solution
-from stead.solvers.chunks import Chunks
-from stead.solvers.list_scheduling import DfsSticky, Heft
-from stead.solvers.rules import started
-from stead.solvers.schedules import Schedule, mirrored_groupings, offer_fitting, tied_units
+from stead.solvers.build.chunks import Chunks
+from stead.solvers.build.list_scheduling import DfsSticky, Heft
+from stead.solvers.rules.settle import started
+from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_fitting, tied_units
 
 COARSEST = 48
 FINER = 4

@@ -16,18 +16,18 @@ from itertools import zip_longest
 from stead.errors import BadInput
 from stead.problem import Latency, Placeto, Problem, Throughput
 from stead.solvers.base import Budget, Search, Solution, Solver, solver
-from stead.solvers.climb import climb
-from stead.solvers.exact.anneal import Anneal
-from stead.solvers.exact.limits import limited, limited_share
+from stead.solvers.build.schedules import Schedule
+from stead.solvers.exact.exhaustive import placement_count
 from stead.solvers.exact.mincut import runs_in_turn
-from stead.solvers.exact.redivide import redivide
 from stead.solvers.exact.throughput_mip import ThroughputMip
-from stead.solvers.exhaustive import placement_count
-from stead.solvers.levels import descend
-from stead.solvers.schedules import Schedule
-from stead.solvers.search import WORK_PER_SECOND, LocalSearch, schedule_of
-from stead.solvers.stages import shift_stages
-from stead.solvers.transfers import order_transfers
+from stead.solvers.part_budgets import limited, limited_share
+from stead.solvers.search.anneal import Anneal
+from stead.solvers.search.climb import climb
+from stead.solvers.search.coarse_to_fine import descend
+from stead.solvers.search.redivide import redivide
+from stead.solvers.search.search import WORK_PER_SECOND, LocalSearch, schedule_of
+from stead.solvers.search.stages import shift_stages
+from stead.solvers.search.transfers import order_transfers
 
 HURRY = 2e-4  # seconds per operator below which coarser graphs come before constructions
 PARTITIONING = 6e-5  # seconds per operator that a partitioner takes

@@ -14,8 +14,8 @@ from stead.errors import BadInput, Infeasible
 from stead.problem import Latency, Placement, Placeto, Problem, ProgramOrder
 from stead.sim import simulate, simulate_many
 from stead.solvers.base import Budget, Search, Solution, reraise, solver, solver_names
-from stead.solvers.rules import started
-from stead.solvers.schedules import Schedule, offer_schedule, takes_orders
+from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
+from stead.solvers.rules.settle import started
 
 STARTS = "heft,etf,chunks,split,even,balanced,single"
 WORK_PER_SECOND = 30_000_000  # operators that one thread decodes

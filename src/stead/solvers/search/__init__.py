@@ -1,0 +1,1 @@
+"""Search: placements that become better step by step, until the budget is spent."""
