@@ -15,8 +15,8 @@ from collections.abc import Callable
 from graphs import flipped_blocks, layered_problem
 
 from stead import Placement, ProgramOrder, screen_many, simulate, simulate_many
-from stead.sim.reference import fifo as reference_fifo
-from stead.sim.reference_tables import Tables
+from stead.problem.in_ticks import Tables
+from stead.sim.spec.engine import fifo as reference_fifo
 
 
 def best_rate(

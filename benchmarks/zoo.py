@@ -66,7 +66,7 @@ def recorded(name: str) -> tuple[int, int]:
 
     `loss.backward()` copies every gradient to where its parameter keeps it, in two calls; the capture does not.
     """
-    from stead.formats.torch_capture import capture
+    from stead.readers.torch.capture import capture
 
     module, inputs, loss = parse(name, phase="train").torch()
     tape = capture(module, inputs, loss, targets=(loss.targets,), update="none")

@@ -11,10 +11,10 @@ import pytest
 from stead.cluster import Cluster, Device
 from stead.costs import Roofline
 from stead.errors import BadGraph, BadInput
-from stead.formats import read, write_graph
-from stead.formats.graph_npz import write_npz
 from stead.graph import Graph, GraphBuilder
 from stead.graph.kernels import Kernel
+from stead.readers import read, write_graph
+from stead.readers.native.npz import write_npz
 
 ONE = Cluster((Device("d", bytes_per_second=10.0, flops_per_second={"fp32": 100.0}, launch_seconds=0.5),), ())
 

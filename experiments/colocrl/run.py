@@ -32,11 +32,11 @@ from comparison import (
 )
 
 from stead import Problem
-from stead.formats import graph_as_dict, graph_from_dict
 from stead.learn.colocrl import ColocRL
 from stead.learn.hdp import HDP
 from stead.loading import load
 from stead.problem import Latency
+from stead.readers import graph_as_dict, graph_from_dict
 
 INSTANCES = (
     Instance("RNNLM-2 on 2 devices", "zoo:rnnlm-2?phase=train", 2),

@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stead.formats.graph_npz import write_npz
-from stead.formats.openvino import OpenVino
+from stead.readers.native.npz import write_npz
+from stead.readers.openvino.reader import OpenVino
 from stead.workloads.ir_models import IR_MODELS, save_ir
 
 FOLDER = Path(__file__).parent / "graphs"

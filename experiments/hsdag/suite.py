@@ -9,9 +9,9 @@ import numpy as np
 
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs, Roofline
-from stead.formats.graph_npz import GraphNpz
 from stead.graph import Graph
 from stead.problem import Latency, Problem
+from stead.readers.native.npz import GraphNpz
 from stead.workloads.ir_models import measured_costs
 from stead.workloads.resnet50_measured import resnet50_measured
 

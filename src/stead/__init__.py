@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from stead.cluster import Cluster, Device, Link, cluster_from, link_all, link_both_ways
     from stead.costs import Costs, CostSource, Given, Roofline, Source
     from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, SteadError
-    from stead.formats import Model, read, write_graph
-    from stead.formats.torch_capture import from_capture
-    from stead.formats.torch_export import from_torch
     from stead.graph import Graph, GraphBuilder, Operator, Tensor
     from stead.loading import load
     from stead.plan import Baseline, Plan
@@ -38,6 +35,9 @@ if TYPE_CHECKING:
         ProgramOrder,
         Throughput,
     )
+    from stead.readers import Model, read, write_graph
+    from stead.readers.torch.capture import from_capture
+    from stead.readers.torch.exported import from_torch
     from stead.report import OperatorReport, Report, explain, explain_operators, operator_text, page, summary
     from stead.sim import Bound, Scores, Trace, best_bound, lower_bounds, screen_many, simulate, simulate_many
     from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
@@ -49,9 +49,9 @@ _HOME = {
     "stead.cluster": ("Cluster", "Device", "Link", "cluster_from", "link_all", "link_both_ways"),
     "stead.costs": ("CostSource", "Costs", "Given", "Roofline", "Source"),
     "stead.errors": ("BadCluster", "BadGraph", "BadInput", "Infeasible", "MissingExtra", "SteadError"),
-    "stead.formats": ("Model", "read", "write_graph"),
-    "stead.formats.torch_capture": ("from_capture",),
-    "stead.formats.torch_export": ("from_torch",),
+    "stead.readers": ("Model", "read", "write_graph"),
+    "stead.readers.torch.capture": ("from_capture",),
+    "stead.readers.torch.exported": ("from_torch",),
     "stead.graph": ("Graph", "GraphBuilder", "Operator", "Tensor"),
     "stead.loading": ("load",),
     "stead.plan": ("Baseline", "Plan"),

@@ -13,11 +13,11 @@ from stead.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.cluster import Cluster
 from stead.costs import Profile
 from stead.errors import BadInput, Infeasible, did_you_mean
-from stead.formats import Model
 from stead.graph import Graph
 from stead.loading import Loaded, load
 from stead.plan import Plan, provenance
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
+from stead.readers import Model
 from stead.remedies import remedies
 from stead.report.levels import GRANULARITIES, Granularity, Levels
 from stead.sim import Bound

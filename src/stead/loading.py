@@ -11,12 +11,12 @@ from stead.cluster import Cluster, cluster_from
 from stead.cluster.quantities import one_line
 from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
-from stead.formats import Model, read
-from stead.formats.assumed import TYPICAL, Assumed
-from stead.formats.base import reader_for, sizes_from
 from stead.graph import Graph
 from stead.printing.printable import printable
 from stead.problem import Constraints, Objective, Problem
+from stead.readers import Model, read
+from stead.readers.base import reader_for, sizes_from
+from stead.readers.common.assumed_sizes import TYPICAL, Assumed
 
 _MOST_ASSUMED = 6  # dimensions that a line names
 _MOST_READ_AGAIN = 2_000  # operators of a model that is read again at other sizes: a second or so each time

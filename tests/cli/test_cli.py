@@ -16,8 +16,8 @@ import pytest
 
 import stead
 from stead.cli.main import exit_code
-from stead.formats import write_graph
 from stead.graph import GraphBuilder
+from stead.readers import write_graph
 from stead.workloads.demo import demo_graph
 
 KEYS = {

@@ -14,7 +14,7 @@ import pytest
 import stead.sim  # noqa: F401  (an editable install builds the core now, while streams are as they were)
 from stead.cli.main import exit_code
 from stead.cli.streams import Guarded
-from stead.formats import write_graph
+from stead.readers import write_graph
 from stead.workloads.demo import demo_graph
 
 STEAD = f"{sys.executable} -m stead.cli"

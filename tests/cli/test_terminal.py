@@ -19,8 +19,8 @@ import pytest
 
 import stead.sim  # noqa: F401  (an editable install builds the core now, while streams are as they were)
 from stead.cli.main import exit_code
-from stead.formats import write_graph
 from stead.graph import GraphBuilder
+from stead.readers import write_graph
 from stead.workloads.demo import demo_graph
 
 # A window title, a cleared screen, an eight-bit colour, a mark of direction, a line separator, a backspace, half a

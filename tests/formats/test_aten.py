@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from stead.errors import BadInput
-from stead.formats import aten, aten_costs
-from stead.formats.aten import Value, can_view, is_view, moved_bytes, operator_dtype, region_of
-from stead.formats.aten_costs import cost
-from stead.formats.aten_graph import Built, build_graph
-from stead.formats.aten_record import Layout, Recorder
+from stead.readers.torch import aten, aten_costs
+from stead.readers.torch.aten import Value, can_view, is_view, moved_bytes, operator_dtype, region_of
+from stead.readers.torch.aten_costs import cost
+from stead.readers.torch.aten_graph import Built, build_graph
+from stead.readers.torch.aten_record import Layout, Recorder
 
 
 def tensor(*shape: int, dtype: str = "fp32", storage: int = 0) -> Value:

@@ -18,7 +18,7 @@ import pytest
 from tiny_files import GRAPH, INPUT
 
 from stead.errors import SteadError
-from stead.formats import JsonGraph, MsrFiddle, read, read_split, write_graph
+from stead.readers import JsonGraph, MsrFiddle, read, read_split, write_graph
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 SECONDS_PER_FILE = 5.0

@@ -11,10 +11,10 @@ import pytest
 from model_files import gguf_file
 
 from stead.errors import BadInput
-from stead.formats import read
-from stead.formats.gguf import Gguf
 from stead.loading import load
 from stead.problem import Latency, Placement
+from stead.readers import read
+from stead.readers.gguf.reader import Gguf
 from stead.report import layer_rows
 from stead.report.layer_text import layer_texts
 from stead.solvers.whole_blocks import is_language_model, whole_blocks

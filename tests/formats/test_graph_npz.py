@@ -17,9 +17,9 @@ from hypothesis import given
 from strategies import graphs
 
 from stead.errors import BadGraph, BadInput
-from stead.formats import read
-from stead.formats.graph_npz import FORMAT, GraphNpz, write_npz
 from stead.graph import Graph, GraphBuilder
+from stead.readers import read
+from stead.readers.native.npz import FORMAT, GraphNpz, write_npz
 from stead.workloads.demo import demo_graph
 from stead.workloads.synthetic import synthetic
 

@@ -15,12 +15,12 @@ import pytest
 from hf_configs import LLAMA_7B, SMALL_CLASSES, Values, small
 
 from stead.errors import BadInput
-from stead.formats import read, reader_of
-from stead.formats.base import Model
-from stead.formats.hf import HuggingFace, load_config
-from stead.formats.hf.training import ADAM_FLOPS, ADAM_TRAFFIC
-from stead.formats.tied_weights import ALL_REDUCE
 from stead.graph import Graph, Operator
+from stead.readers import read, reader_of
+from stead.readers.base import Model
+from stead.readers.common.tied_weights import ALL_REDUCE
+from stead.readers.hf import HuggingFace, load_config
+from stead.readers.hf.training import ADAM_FLOPS, ADAM_TRAFFIC
 
 DECODE = HuggingFace(context=10)
 

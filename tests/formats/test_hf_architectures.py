@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hf_configs import CAPTURED, SMALL, Values, small
 
-from stead.formats.hf import HuggingFace
+from stead.readers.hf import HuggingFace
 from stead.report.checkup import checkup
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'stead[hf]'")

@@ -15,8 +15,8 @@ import pytest
 from hf_configs import LLAMA_7B, SMALL, Values, small
 
 from stead.errors import BadInput, MissingExtra, SteadError
-from stead.formats import Model, read
-from stead.formats.hf import HuggingFace, capture, load_config
+from stead.readers import Model, read
+from stead.readers.hf import HuggingFace, load_config, recorded
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 Refusal = Callable[..., str]
@@ -26,7 +26,7 @@ Save = Callable[..., str]
 @pytest.fixture(autouse=True)
 def without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine that has neither transformers nor torch."""
-    monkeypatch.setattr(capture, "is_installed", lambda: False)
+    monkeypatch.setattr(recorded, "is_installed", lambda: False)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from stead.cluster import cluster_from
 from stead.costs import Roofline
-from stead.formats.hf.complete import IDLE, Mixture, is_of_experts, with_idle_weights, with_sleeping_experts
 from stead.graph import Graph, GraphBuilder
 from stead.graph.kernels import Kernel
+from stead.readers.hf.complete import IDLE, Mixture, is_of_experts, with_idle_weights, with_sleeping_experts
 
 
 def decoder() -> Graph:

@@ -13,8 +13,8 @@ from hf_configs import MIXTURES, QWEN3_30B_A3B, Values, small
 
 from stead.cluster import cluster_from
 from stead.costs import Roofline
-from stead.formats.hf import HuggingFace
-from stead.formats.hf.step import Phase
+from stead.readers.hf import HuggingFace
+from stead.readers.hf.step import Phase
 
 WITHIN = 0.05
 CARD = "A100-80GB"

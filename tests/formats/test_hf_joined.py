@@ -9,9 +9,9 @@ from hf_configs import small
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Given, Roofline
 from stead.errors import BadInput
-from stead.formats.base import Model
-from stead.formats.hf import HuggingFace, joined
 from stead.problem import Latency, Placement, Problem
+from stead.readers.base import Model
+from stead.readers.hf import HuggingFace, joined
 from stead.sim import simulate
 from stead.solvers import Budget, solver
 from stead.testing import chain3

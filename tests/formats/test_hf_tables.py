@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device, link_all, link_both_ways
 from stead.costs import Roofline
-from stead.formats.hf import HuggingFace
 from stead.graph import Graph
 from stead.problem import Latency, Placement, Problem
+from stead.readers.hf import HuggingFace
 from stead.sim import simulate_many
 from stead.solvers import Budget, solver
 

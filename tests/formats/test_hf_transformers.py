@@ -15,9 +15,9 @@ import pytest
 from hf_configs import LLAMA_7B, RESNET, SMALL_CLASSES, SWIN, Values, small
 
 from stead.errors import BadInput
-from stead.formats.hf import HuggingFace
-from stead.formats.hf.step import Phase
 from stead.graph import Graph
+from stead.readers.hf import HuggingFace
+from stead.readers.hf.step import Phase
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'stead[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'stead[hf]'")

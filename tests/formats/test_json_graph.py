@@ -12,7 +12,7 @@ import pytest
 from stead.cluster import Cluster, Device
 from stead.costs import Source
 from stead.errors import BadGraph
-from stead.formats import JsonGraph, graph_as_dict, graph_from_dict, read
+from stead.readers import JsonGraph, graph_as_dict, graph_from_dict, read
 
 
 def with_operators(*operators, **top):

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stead.costs import Given
-from stead.formats import graph_text, read, write_graph
 from stead.graph import PHASES, Graph, GraphBuilder
+from stead.readers import graph_text, read, write_graph
 from stead.workloads.demo import demo_graph
 
 names = st.text(st.sampled_from('ab:^.é\n"\\'), min_size=1, max_size=3)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from model_files import FLOAT, Graph, node, onnx_model, tensor, value
 
-from stead.formats.onnx import Onnx, _Assembly
-from stead.formats.onnx_file import read_model
-from stead.formats.openvino import OpenVino
+from stead.readers.onnx.file import read_model
+from stead.readers.onnx.reader import Onnx, _Assembly
+from stead.readers.openvino.reader import OpenVino
 
 NETS = {
     "cnn": (model_zoo.cnn, [("x", [4, 3, 32, 32])]),

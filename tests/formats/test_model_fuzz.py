@@ -31,10 +31,10 @@ from model_zoo import Net, cnn, transformer
 from test_gguf import METADATA, MOE, block
 
 from stead.errors import SteadError
-from stead.formats import graph_as_dict, graph_from_dict
-from stead.formats.gguf import Gguf
-from stead.formats.onnx import Onnx
-from stead.formats.openvino import OpenVino
+from stead.readers import graph_as_dict, graph_from_dict
+from stead.readers.gguf.reader import Gguf
+from stead.readers.onnx.reader import Onnx
+from stead.readers.openvino.reader import OpenVino
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 SECONDS_PER_FILE = 5.0

@@ -9,7 +9,7 @@ import pytest
 
 from stead.cluster import UNLIMITED_BYTES
 from stead.errors import BadInput
-from stead.formats import MsrFiddle, host_cluster, read, write_graph
+from stead.readers import MsrFiddle, host_cluster, read, write_graph
 
 RATE_NOTE = "edge costs and sizes imply links of "
 

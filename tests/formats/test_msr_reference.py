@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stead.formats import MsrFiddle, host_cluster, read, read_split
+from stead.readers import MsrFiddle, host_cluster, read, read_split
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the published inputs are not beside the project")

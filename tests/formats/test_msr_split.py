@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stead.errors import BadInput
-from stead.formats import host_cluster, is_split, read, read_split, split_placement, write_split
+from stead.readers import host_cluster, is_split, read, read_split, split_placement, write_split
 
 SPLIT = {"maxLoad": 0, "fpgas": [{"load": -1, "nodes": [1, 2]}, {"load": -1, "nodes": []}],
          "cpus": [{"load": 0.0, "nodes": [5]}]}  # fmt: skip

@@ -25,10 +25,10 @@ from model_files import (
 )
 
 from stead.errors import BadInput
-from stead.formats import read
-from stead.formats.assumed import Assumed
-from stead.formats.onnx import Onnx
-from stead.formats.op_costs import SOFTMAX_FLOPS, attention
+from stead.readers import read
+from stead.readers.common.assumed_sizes import Assumed
+from stead.readers.common.op_costs import SOFTMAX_FLOPS, attention
+from stead.readers.onnx.reader import Onnx
 
 
 @pytest.fixture
@@ -566,7 +566,7 @@ def test_a_file_is_recognised_by_name_or_by_contents(save_onnx):
 
 def test_reading_needs_no_package(save_onnx):
     path = save_onnx(chain(node("Relu", "x", "y")))
-    code = f"import sys; from stead.formats import read; read({path!r}); print({{'onnx', 'torch'}} & set(sys.modules))"
+    code = f"import sys; from stead.readers import read; read({path!r}); print({{'onnx', 'torch'}} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
@@ -588,7 +588,7 @@ def test_5000_nodes_are_read_within_two_seconds_of_cpu_time(save_onnx):
     path = save_onnx(Graph(nodes, [value("x", (1, 64))], [value("r999")], stored))
     code = f"""
         import time
-        from stead.formats import read
+        from stead.readers import read
         assert len(read({path!r}).graph) == 2001
         print(time.process_time())
     """
@@ -676,7 +676,7 @@ def test_a_function_that_calls_itself_is_refused(save_onnx, refusal):
 
 
 def test_functions_that_unfold_without_end_are_refused_soon(save_onnx, refusal, monkeypatch):
-    monkeypatch.setattr("stead.formats.onnx_inference.MAX_EVALUATED", 20_000)
+    monkeypatch.setattr("stead.readers.onnx.inference.MAX_EVALUATED", 20_000)
     functions = [onnx_function("F0", "a", "b", [node("Relu", "a", "b")])]
     for i in range(1, 25):
         calls = [node(f"F{i - 1}", "a", "t", domain="own"), node(f"F{i - 1}", "t", "b", domain="own")]
@@ -686,8 +686,8 @@ def test_functions_that_unfold_without_end_are_refused_soon(save_onnx, refusal, 
 
 
 def test_endless_fields_are_refused(save_onnx, refusal, monkeypatch):
-    monkeypatch.setattr("stead.formats.protobuf.MAX_FIELDS", 1000)
-    monkeypatch.setattr("stead.formats.protobuf.Wire.__init__", _wire_with_few_fields)
+    monkeypatch.setattr("stead.readers.common.protobuf.MAX_FIELDS", 1000)
+    monkeypatch.setattr("stead.readers.common.protobuf.Wire.__init__", _wire_with_few_fields)
     assert "more than 1000 fields" in refusal(Onnx().read, save_onnx(pb(1, 8) * 2000))
 
 

@@ -15,8 +15,8 @@ from model_files import FLOAT, INT64, Graph, integers, node, onnx_model, tensor,
 from stead.api import place
 from stead.cli.main import exit_code
 from stead.errors import BadInput
-from stead.formats.onnx import Onnx
 from stead.loading import assumptions, load
+from stead.readers.onnx.reader import Onnx
 
 CPU_AND_NPU = "cpu + NPU"
 BOOL, FP16, BF16, INT8, FP64 = 9, 10, 16, 3, 11

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stead.formats import op_costs
+from stead.readers.common import op_costs
 
 
 def test_a_matrix_product_counts_two_for_each_multiply_add():

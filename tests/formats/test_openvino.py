@@ -10,9 +10,9 @@ import pytest
 from model_files import Ir
 
 from stead.errors import BadInput, MissingExtra
-from stead.formats import read
-from stead.formats.op_costs import attention
-from stead.formats.openvino import OpenVino
+from stead.readers import read
+from stead.readers.common.op_costs import attention
+from stead.readers.openvino.reader import OpenVino
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_a_file_is_recognised_by_name_or_by_contents(save_ir):
 
 def test_reading_needs_no_package(save_ir):
     path = save_ir(convolution())
-    code = f"import sys; from stead.formats import read; read({path!r}); print('openvino' in sys.modules)"
+    code = f"import sys; from stead.readers import read; read({path!r}); print('openvino' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 

@@ -22,11 +22,12 @@ from pt2_files import SYMBOL, graph, meta, node, program, reading, size, write_a
 from test_fuzz import damaged, survives
 
 from stead.errors import BadInput
-from stead.formats import pt2_archive, read
-from stead.formats.assumed import Assumed
-from stead.formats.pt2 import Pt2
-from stead.formats.symbolic_sizes import SymbolicSizes
 from stead.graph import Graph
+from stead.readers import read
+from stead.readers.common.assumed_sizes import Assumed
+from stead.readers.common.symbolic_sizes import SymbolicSizes
+from stead.readers.torch import pt2_archive
+from stead.readers.torch.pt2 import Pt2
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 
@@ -228,7 +229,7 @@ def test_other_expressions_fall_back_on_the_example_and_run_nothing(here: Path, 
 def test_reading_imports_no_torch_and_opens_no_pickle(saved):
     path = saved(program())
     code = (
-        "import sys, stead.formats as f; "
+        "import sys, stead.readers as f; "
         f"model = f.read({path!r}); "
         "assert len(model.graph) == 4; "
         "loaded = {'torch', 'pickle', 'onnx'} & set(sys.modules); "
@@ -426,7 +427,7 @@ def test_text_that_is_no_json_is_told_with_its_place(saved, refusal):
 
 
 def test_too_many_nodes_are_refused(saved, refusal, monkeypatch):
-    monkeypatch.setattr("stead.formats.pt2.MAX_NODES", 6)
+    monkeypatch.setattr("stead.readers.torch.pt2.MAX_NODES", 6)
     assert "more than 6 nodes; coarsen the model first" in refusal(Pt2().read, saved(program()))
 
 
@@ -488,7 +489,7 @@ def assert_same(ours: Graph, theirs: Graph) -> None:
 def test_a_file_and_its_program_give_the_same_graph(torch, here, family):
     from torch_models import FAMILIES
 
-    from stead.formats.torch_export import from_exported
+    from stead.readers.torch.exported import from_exported
 
     module = FAMILIES[family].make()
     exported, path = saved_by_torch(torch, module, FAMILIES[family].inputs())
@@ -500,7 +501,7 @@ def test_a_file_and_its_program_give_the_same_graph(torch, here, family):
 def test_open_sizes_of_torch_are_set_alike(torch, here):
     from torch_models import Bert
 
-    from stead.formats.torch_export import from_exported
+    from stead.readers.torch.exported import from_exported
 
     batch = torch.export.Dim("batch", min=2, max=64)
     exported, path = saved_by_torch(
@@ -515,7 +516,7 @@ def test_open_sizes_of_torch_are_set_alike(torch, here):
 
 
 def test_regions_without_gradients_and_branches_are_read_alike(torch, here):
-    from stead.formats.torch_export import from_exported
+    from stead.readers.torch.exported import from_exported
 
     class Regions(torch.nn.Module):
         def __init__(self) -> None:
@@ -545,7 +546,7 @@ def test_numbers_that_are_none_do_not_stop_the_reader(torch, here):
 
 def test_without_torch_capturing_says_what_to_install(monkeypatch):
     from stead.errors import MissingExtra
-    from stead.formats.torch_export import from_torch
+    from stead.readers.torch.exported import from_torch
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(

@@ -13,7 +13,7 @@ import pytest
 
 from stead import files
 from stead.errors import BadInput
-from stead.formats import JsonGraph, MsrFiddle, base, formats, read, reader_of
+from stead.readers import JsonGraph, MsrFiddle, base, formats, read, reader_of
 
 
 def test_a_missing_file_is_named_and_a_similar_one_offered(save, refusal):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from stead.formats import JsonGraph
-from stead.formats.json_graph_writer import graph_text
-from stead.formats.tied_updates import part_updates
-from stead.formats.tied_weights import ALL_REDUCE, are_apart
-from stead.formats.torch_capture import capture
 from stead.graph import Graph, GraphBuilder
 from stead.graph.kernels import Kernel
+from stead.readers import JsonGraph
+from stead.readers.common.tied_updates import part_updates
+from stead.readers.common.tied_weights import ALL_REDUCE, are_apart
+from stead.readers.native.writer import graph_text
+from stead.readers.torch.capture import capture
 
 torch = pytest.importorskip("torch", reason="captures PyTorch modules")
 

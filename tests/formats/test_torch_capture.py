@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from stead.errors import BadInput
-from stead.formats.torch_capture import Tape, capture, from_capture
 from stead.graph import PHASES, Graph
+from stead.readers.torch.capture import Tape, capture, from_capture
 
 torch = pytest.importorskip("torch", reason="captures PyTorch modules")
 
@@ -137,7 +137,7 @@ def test_any_topological_order_of_the_graph_gives_the_same(name: str):
 
 
 def test_without_its_ordering_edges_a_graph_would_compute_something_else(monkeypatch):
-    from stead.formats.aten_graph import _Assembly
+    from stead.readers.torch.aten_graph import _Assembly
 
     complete = _Assembly._write
 
@@ -338,7 +338,7 @@ def test_its_parameters_and_flops_are_exact(rnnlm: Any):
 
 
 def test_folding_leaves_the_flops_as_they_are(rnnlm: Any):
-    from stead.formats.aten_costs import cost
+    from stead.readers.torch.aten_costs import cost
 
     raw = sum(cost(call.kind, call.arguments, call.named, call.writes).flops for call in rnnlm.trace.calls)
     assert rnnlm.model().graph.flops.sum() == pytest.approx(raw, rel=1e-12)
@@ -369,7 +369,7 @@ def test_parameters_and_flops_of_resnet_50_are_exact():
 
 def test_the_same_model_gives_the_same_graph_in_another_process(tmp_path: Path):
     code = (
-        "import torch; from torch_models import FAMILIES; from stead.formats.torch_capture import from_capture; "
+        "import torch; from torch_models import FAMILIES; from stead.readers.torch.capture import from_capture; "
         "f = FAMILIES['bert_dropout']; "
         "print(from_capture(f.make(), f.inputs(), f.loss, targets=f.targets()).graph.fingerprint)"
     )

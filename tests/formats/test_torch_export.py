@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stead.errors import BadInput
-from stead.formats.torch_export import from_exported, from_torch, module_path
 from stead.graph import Graph
+from stead.readers.torch.exported import from_exported, from_torch, module_path
 
 torch = pytest.importorskip("torch", reason="exports PyTorch modules")
 

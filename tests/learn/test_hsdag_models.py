@@ -14,8 +14,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stead.coarsen import Grouping  # noqa: E402
-from stead.formats.graph_npz import GraphNpz  # noqa: E402
-from stead.formats.openvino import OpenVino  # noqa: E402
 from stead.graph import Graph  # noqa: E402
 from stead.graph.components import connected  # noqa: E402
 from stead.learn.coarsening import chains, published  # noqa: E402
@@ -25,6 +23,8 @@ from stead.learn.hsdag_published import PublishedInputs, PublishedLoop, Publishe
 from stead.learn.solver import Start  # noqa: E402
 from stead.learn.state import one_thread  # noqa: E402
 from stead.problem import Latency, Placement, Problem  # noqa: E402
+from stead.readers.native.npz import GraphNpz  # noqa: E402
+from stead.readers.openvino.reader import OpenVino  # noqa: E402
 from stead.solvers import Budget, solver  # noqa: E402
 from stead.workloads.ir_models import IR_MODELS, measured_costs, save_ir  # noqa: E402
 from stead.workloads.resnet50_measured import resnet50_measured  # noqa: E402

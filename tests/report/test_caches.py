@@ -11,10 +11,10 @@ import pytest
 from stead.cli.main import exit_code
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
-from stead.formats import write_graph
 from stead.graph import Graph, GraphBuilder
 from stead.plan import Plan
 from stead.problem import Placement, Problem
+from stead.readers import write_graph
 from stead.report import explain, operator_columns, page, summary
 from stead.report.layer_text import layer_table
 from stead.sim import simulate

@@ -11,10 +11,10 @@ from stead.cli.output import plan_document
 from stead.cluster import Cluster, Device, link_all
 from stead.coarsen.blocks import forward_anchors
 from stead.costs import Costs
-from stead.formats.hf import HuggingFace
 from stead.graph import Graph
 from stead.plan import Plan
 from stead.problem import Latency, Objective, Placement, Problem, Throughput
+from stead.readers.hf import HuggingFace
 from stead.report import explain, summary
 from stead.sim import simulate
 from stead.solvers import Solution

@@ -14,9 +14,9 @@ from hand import ask
 
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
-from stead.formats.tied_weights import Use, all_reduce
 from stead.graph import GraphBuilder, OperatorId
 from stead.problem import Latency, Objective, Placement, Problem, Throughput
+from stead.readers.common.tied_weights import Use, all_reduce
 from stead.sim import lower_bounds, simulate
 from stead.solvers import Budget, solver
 

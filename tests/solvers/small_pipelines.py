@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stead.formats import MsrFiddle
 from stead.problem import Load, Problem, Throughput
+from stead.readers import MsrFiddle
 from stead.sim import simulate_many
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle"

@@ -10,8 +10,8 @@ import pytest
 
 from stead.contracts import SolverContract
 from stead.errors import BadInput
-from stead.formats import read
 from stead.problem import Latency, Load, Problem, Throughput
+from stead.readers import read
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.exhaustive import Exhaustive

@@ -22,10 +22,10 @@ from stead.cluster import Cluster, Device, link_both_ways
 from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
-from stead.formats import host_cluster
 from stead.graph import GraphBuilder
 from stead.loading import load
 from stead.problem import Latency, Load, Problem, Throughput
+from stead.readers import host_cluster
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.ideals import Ideals, LinearDP
 from stead.solvers.exact.prefix_mip import PrefixMip

@@ -11,9 +11,9 @@ from stead.cluster import Cluster, Device, link_all
 from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import Infeasible
-from stead.formats import read
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
+from stead.readers import read
 from stead.solvers import Budget, Solver
 from stead.solvers.search.local_search import LocalSearch
 from stead.testing import chain3, tiny_problem

@@ -12,9 +12,9 @@ from stead.cluster import Cluster, Device, link_both_ways
 from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
-from stead.formats import read
 from stead.graph import GraphBuilder
 from stead.problem import Latency, Problem
+from stead.readers import read
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.auto import Auto

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stead.contracts import SolverContract
-from stead.formats import read
 from stead.problem import Problem, Throughput
+from stead.readers import read
 from stead.solvers import Budget, Solver
 from stead.solvers.build.pipedream import Pipedream, biconnected, contracted, merged_tails
 from stead.solvers.exact.reduction import reduce

@@ -10,9 +10,9 @@ from small_pipelines import SLOW
 
 from stead.costs import Costs
 from stead.errors import BadInput
-from stead.formats import host_cluster
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
+from stead.readers import host_cluster
 from stead.solvers import Budget
 from stead.solvers.base import Search
 from stead.solvers.exact.ideals import Ideals

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stead.errors import BadInput, MissingExtra
-from stead.formats.graph_npz import GraphNpz, write_npz
 from stead.graph import Graph, GraphBuilder
+from stead.readers.native.npz import GraphNpz, write_npz
 from stead.workloads import cache, get, model_from_zoo, names, parse
 from stead.workloads.zoo import MODES, Spec
 

@@ -207,7 +207,7 @@ def test_a_training_graph_has_all_phases_and_dropout(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_captured_step_gives_the_loss_and_a_gradient_for_every_parameter(family: str) -> None:
-    from stead.formats.torch_capture import capture
+    from stead.readers.torch.capture import capture
 
     module, inputs, loss = tiny(family, mode="training", noise=False).torch(device="cpu")
     parameters = dict(module.named_parameters())

@@ -11,8 +11,8 @@ def formats(json: options.Json = False) -> int:
     """List the model formats that can be read."""
     from stead.cli.output import print_json
     from stead.cli.streams import look, show
-    from stead.formats import formats as readers
     from stead.printing.table import Column, table
+    from stead.readers import formats as readers
 
     rows: list[dict[str, Any]] = []
     for name, reader in readers().items():

@@ -81,10 +81,10 @@ def simulate(
 def _placement(problem: Problem, model: str, given: str) -> Placement:
     """The placement a file or a single device name means."""
     from stead.errors import BadInput
-    from stead.formats.base import read_json
-    from stead.formats.msr_fiddle import is_split, split_placement
     from stead.plan import Plan, is_plan
     from stead.problem import Placement
+    from stead.readers.base import read_json
+    from stead.readers.msr.reader import is_split, split_placement
 
     if given in problem.cluster.names:
         return Placement(problem, [problem.cluster.index(given)] * len(problem.graph))

@@ -24,23 +24,6 @@ from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs, Source
 from stead.errors import BadInput, SteadError
 from stead.files import OUT_OF_MEMORY, AnyPath, shown_path, suggestion
-from stead.formats.graph_npz import graph_from_npz
-from stead.formats.json_graph import graph_from_dict
-from stead.formats.strict_json import (
-    Wrong,
-    amount_of,
-    bytes_of,
-    collector_paused,
-    flag_of,
-    list_of,
-    name_of,
-    object_of,
-    one_line,
-    quoted,
-    read_json,
-    shown,
-    text_of,
-)
 from stead.graph import Graph
 from stead.plan_file.checksums import KEY, OWN, check
 from stead.plan_file.rows import BYTES, INDICES, SECONDS, SMALL, row_of
@@ -58,6 +41,23 @@ from stead.problem import (
     ProgramOrder,
     Throughput,
 )
+from stead.readers.common.strict_json import (
+    Wrong,
+    amount_of,
+    bytes_of,
+    collector_paused,
+    flag_of,
+    list_of,
+    name_of,
+    object_of,
+    one_line,
+    quoted,
+    read_json,
+    shown,
+    text_of,
+)
+from stead.readers.native.npz import graph_from_npz
+from stead.readers.native.reader import graph_from_dict
 from stead.sim import Trace, simulate, simulate_many
 from stead.solvers import Improvement, Solution
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stead.formats.strict_json import Wrong, flag_of, list_of, shown, text_of
 from stead.problem import Placement
+from stead.readers.common.strict_json import Wrong, flag_of, list_of, shown, text_of
 from stead.solvers.base import STOPPED_BY
 
 FORMAT, VERSION = "stead.plan", 2

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.files import AnyPath, write_bytes
-from stead.formats.graph_npz import graph_as_npz
-from stead.formats.json_graph import graph_as_dict
 from stead.plan_file.checksums import with_checksums
 from stead.plan_file.rows import BYTES, INDICES, SECONDS, SMALL, as_row
 from stead.plan_file.values import FORMAT, SOLUTION, VERSION, Baseline
 from stead.problem import Latency, Objective, Order, Priority, Problem, ProgramOrder
+from stead.readers.native.npz import graph_as_npz
+from stead.readers.native.reader import graph_as_dict
 from stead.solvers import Solution
 
 PACKED_FROM = 1_000  # operators

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.formats.tied_weights import are_apart
 from stead.graph import PHASES, Graph
 from stead.problem import Placement
+from stead.readers.common.tied_weights import are_apart
 from stead.sim import Trace
 
 FORWARD, UPDATE = PHASES.index("forward"), PHASES.index("update")

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stead.files import write_text
-from stead.formats.graph_npz import write_npz
+from stead.readers.native.npz import write_npz
 from stead.workloads.cache import CATALOGUE, Entry, torch_version
 from stead.workloads.zoo import MODES, Spec, names, parse
 

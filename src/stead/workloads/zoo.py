@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import Any, Literal, get_args
 
 from stead.errors import BadInput, MissingExtra, did_you_mean
-from stead.formats.base import Model
 from stead.graph import Graph
+from stead.readers.base import Model
 from stead.workloads import cache
 from stead.workloads.families import FAMILIES, Family, Option, Value, text_of
 from stead.workloads.synthetic import ALIASES as SYNTHETIC_ALIASES
@@ -106,16 +106,16 @@ class Spec:
         """The graph, made anew by torch."""
         module, inputs, loss = self.torch()
         if self.mode == "training":
-            from stead.formats.torch_capture import from_capture
+            from stead.readers.torch.capture import from_capture
 
             update: Any = self.values["update"]
             targets = (loss.targets,)
             return from_capture(module, inputs, loss, targets=targets, update=update, name=self.name).graph
         if FAMILIES[self.family].unrolled:  # export would not tell the steps apart
-            from stead.formats.torch_capture import from_capture
+            from stead.readers.torch.capture import from_capture
 
             return from_capture(module, inputs, name=self.name).graph
-        from stead.formats.torch_export import from_torch
+        from stead.readers.torch.exported import from_torch
 
         return from_torch(module, inputs, name=self.name).graph
 

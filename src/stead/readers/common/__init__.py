@@ -1,0 +1,1 @@
+"""What readers share: strict parsing, open sizes, folding, FLOPs, tied weights."""

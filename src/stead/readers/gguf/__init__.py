@@ -1,0 +1,1 @@
+"""GGUF files of llama.cpp: `reader` is the way in, `file` what a header holds."""

@@ -1,0 +1,1 @@
+"""OpenVINO IR: `reader` is the way in, `file` what a file holds, `work` what operations cost."""
