@@ -29,7 +29,7 @@ from stead import (
 )
 from stead.solvers import Budget, solver
 from stead.workloads import names, parse
-from stead.workloads.cache import catalogue
+from stead.workloads.graph_cache import catalogue
 from stead.workloads.zoo import MODES
 
 # Calls, and nodes of a torch.fx graph, of one training step without update; None where nobody has counted.

@@ -12,8 +12,8 @@ import pytest
 
 from stead.bench import Bench, Instance, Suite, jobs_of, run_jobs, suite_named
 from stead.bench.child import BOUND
+from stead.bench.gap_picture import picture
 from stead.bench.instances import SUITES, published_inputs
-from stead.bench.picture import picture
 from stead.bench.runner import Job, Journal, _record
 from stead.bench.tables import BEGIN, END, markdown, write_markdown
 from stead.cli.main import exit_code

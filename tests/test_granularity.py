@@ -17,7 +17,7 @@ from stead.graph import Graph, GraphBuilder
 from stead.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, Throughput
 from stead.report import explain, summary
-from stead.report.levels import Levels
+from stead.report.granularity import Levels
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
 from stead.solvers.whole_blocks import BLOCKS, experts_together, is_language_model, whole_blocks

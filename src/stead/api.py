@@ -19,7 +19,7 @@ from stead.plan import Plan, provenance
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
 from stead.readers import Model
 from stead.remedies import remedies
-from stead.report.levels import GRANULARITIES, Granularity, Levels
+from stead.report.granularity import GRANULARITIES, Granularity, Levels
 from stead.sim import Bound
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Solution, Solver, solver

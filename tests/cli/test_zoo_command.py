@@ -109,6 +109,6 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(
 def test_without_torch_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stead.workloads.cache.torch_version", lambda: "")
+    monkeypatch.setattr("stead.workloads.graph_cache.torch_version", lambda: "")
     assert exit_code(["doctor", "zoo:gnmt-8", "--batch", "3"]) == 2
     assert 'needs torch: pip install "stead[torch]"' in capsys.readouterr().err

@@ -9,7 +9,7 @@ from stead.plan import Plan
 from stead.printing.look import Look
 from stead.problem import Placement, Throughput
 from stead.report import explain
-from stead.report.picture import bar, coverage, picture
+from stead.report.bars import bar, coverage, picture
 from stead.sim import simulate
 from stead.solvers import Solution
 from stead.testing import two_towers

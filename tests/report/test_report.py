@@ -19,7 +19,7 @@ from stead.plan import Plan
 from stead.printing.look import Look
 from stead.problem import Constraints, Latency, Placement, Problem, Throughput
 from stead.report import Report, RuleFacts, explain, explain_operators, operator_text, page, summary
-from stead.report.chrome import chrome_trace
+from stead.report.chrome_trace import chrome_trace
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
 from stead.testing import chain3, diamond, two_towers

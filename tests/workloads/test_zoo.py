@@ -7,8 +7,8 @@ import pytest
 from stead.errors import BadInput
 from stead.workloads import FAMILIES, get, model_from_zoo, names, parse
 from stead.workloads.families import Family, Option
+from stead.workloads.module_calls import unit_calls
 from stead.workloads.synthetic import synthetic
-from stead.workloads.units import unit_calls
 
 
 @pytest.mark.parametrize("name", names())

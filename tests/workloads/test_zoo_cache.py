@@ -13,7 +13,8 @@ import pytest
 from stead.errors import BadInput, MissingExtra
 from stead.graph import Graph, GraphBuilder
 from stead.readers.native.npz import GraphNpz, write_npz
-from stead.workloads import cache, get, model_from_zoo, names, parse
+from stead.workloads import get, model_from_zoo, names, parse
+from stead.workloads import graph_cache as cache
 from stead.workloads.zoo import MODES, Spec
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stead.workloads import cache, names, parse
+from stead.workloads import graph_cache as cache
+from stead.workloads import names, parse
 from stead.workloads.zoo import MODES
 
 # torch warns about its own plans when it exports

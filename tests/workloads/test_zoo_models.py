@@ -15,7 +15,8 @@ from tiny_zoo import TINY, tiny
 
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
-from stead.workloads import Spec, cache, get, names, parse
+from stead.workloads import Spec, get, names, parse
+from stead.workloads import graph_cache as cache
 
 torch = pytest.importorskip("torch", reason="models of the zoo need torch")
 

@@ -155,7 +155,7 @@ def _title(command: str, jobs: Sequence[Job]) -> str:
 
 def _write(found: Bench, title: str, markdown: Path | None, picture: Path | None) -> None:
     """The tables on stdout, and files that were asked for."""
-    from stead.bench.picture import picture as draw
+    from stead.bench.gap_picture import picture as draw
     from stead.bench.tables import markdown as tables
     from stead.bench.tables import text_tables, write_markdown
     from stead.cli.streams import look, show

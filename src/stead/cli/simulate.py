@@ -106,6 +106,6 @@ def _write_trace(trace: Trace, path: Path) -> None:
     import json
 
     from stead.files import write_text
-    from stead.report.chrome import chrome_trace
+    from stead.report.chrome_trace import chrome_trace
 
     write_text(path, json.dumps(chrome_trace(trace)))

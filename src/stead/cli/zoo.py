@@ -10,7 +10,7 @@ from stead.cli import options
 
 if TYPE_CHECKING:
     from stead.workloads import Family
-    from stead.workloads.cache import Entry
+    from stead.workloads.graph_cache import Entry
 
 _NONE = "-"
 
@@ -52,7 +52,7 @@ def zoo(
 def _known(name: str) -> dict[str, Entry | None]:
     """What is known about a model without capturing it, by mode."""
     from stead.workloads import parse
-    from stead.workloads.cache import catalogue
+    from stead.workloads.graph_cache import catalogue
     from stead.workloads.zoo import MODES
 
     return {mode: catalogue().get(parse(name, phase=mode).fingerprint) for mode in MODES}

@@ -13,8 +13,8 @@ from stead.costs import Source
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
 from stead.problem import Placement, Problem, matching
+from stead.report.granularity import Levels
 from stead.report.layers import LayerRow, layer_rows
-from stead.report.levels import Levels
 from stead.report.tied import TiedFacts, tied_facts
 from stead.sim import Timeline, simulate, simulate_many
 

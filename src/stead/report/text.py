@@ -10,9 +10,9 @@ from stead.cluster.devices import UNLIMITED_BYTES
 from stead.cluster.quantities import format_bytes, format_seconds, format_work
 from stead.printing.look import BAD, BEST, GOOD, LABEL, PLAIN, Look, device_style
 from stead.printing.table import Cell, Column, Painted, Scale, in_bytes, in_seconds, per_second, table
+from stead.report.bars import picture
 from stead.report.facts import DOES_NOT_MATTER, DeviceFacts, OperatorReport, Report, RuleFacts
 from stead.report.layer_text import layer_table, layer_texts
-from stead.report.picture import picture
 
 MOST_SINGLES = 4
 MOST_TIED = 3

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stead.files import write_text
 from stead.readers.native.npz import write_npz
-from stead.workloads.cache import CATALOGUE, Entry, torch_version
+from stead.workloads.graph_cache import CATALOGUE, Entry, torch_version
 from stead.workloads.zoo import MODES, Spec, names, parse
 
 

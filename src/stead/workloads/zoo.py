@@ -20,12 +20,12 @@ from typing import Any, Literal, get_args
 from stead.errors import BadInput, MissingExtra, did_you_mean
 from stead.graph import Graph
 from stead.readers.base import Model
-from stead.workloads import cache
+from stead.workloads import graph_cache as cache
 from stead.workloads.families import FAMILIES, Family, Option, Value, text_of
+from stead.workloads.module_calls import unit_calls
 from stead.workloads.synthetic import ALIASES as SYNTHETIC_ALIASES
 from stead.workloads.synthetic import FAMILIES as SYNTHETIC
 from stead.workloads.synthetic import family_options, synthetic
-from stead.workloads.units import unit_calls
 
 Mode = Literal["inference", "training"]
 MODES: tuple[Mode, ...] = get_args(Mode)
