@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from stead import Budget, Latency, best_bound
-from stead.loading import load
+from stead.placing.loading import load
 from stead.solvers import solver
 from stead.workloads.synthetic import synthetic
 

@@ -25,7 +25,7 @@ from stead.errors import SteadError
 from stead.learn.grouping import placed_groups
 from stead.learn.solver import Start
 from stead.learn.state import one_thread
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 import stead
-from stead.api import place_problem, run_baselines
-from stead.attempt import BASELINES
 from stead.errors import BadInput
+from stead.placing.attempt import BASELINES
+from stead.placing.place import place_problem, run_baselines
 from stead.problem import Problem
 from stead.solvers import Budget, Solution
 from stead.testing import chain3, two_towers

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from stead.contracts import (
+from stead.problem import Placement, Problem
+from stead.solvers import Budget, Search, Solution
+from stead.solvers.rules.simple import Single
+from stead.testing.contracts import (
     check_answers,
     check_infeasible,
     check_refusals,
@@ -14,9 +17,6 @@ from stead.contracts import (
     check_solver,
     tiny_problems,
 )
-from stead.problem import Placement, Problem
-from stead.solvers import Budget, Search, Solution
-from stead.solvers.rules.simple import Single
 
 CALLS: list[int] = []
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import stead
-from stead.api import BLOCK_SHARE, place_problem
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder
-from stead.loading import load
+from stead.placing.loading import load
+from stead.placing.place import BLOCK_SHARE, place_problem
 from stead.problem import Constraints, Latency, Placement, Problem, Throughput
 from stead.report import explain, summary
 from stead.report.granularity import Levels
@@ -184,7 +184,7 @@ def test_a_gain_that_is_proved_to_be_small_is_not_looked_for() -> None:
 
 
 def test_a_gain_below_the_share_is_said_but_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stead.api.best_bound", lambda problem, seconds, within: stead.Bound("none", 0.0, ""))
+    monkeypatch.setattr("stead.placing.place.best_bound", lambda problem, seconds, within: stead.Bound("none", 0.0, ""))
     plan = place_problem(uneven(0.1), granularity="auto", budget=Budget(evaluations=500))
     levels = explain(plan).levels
     assert levels is not None

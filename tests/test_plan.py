@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stead import plan_file
-from stead.api import place_problem
 from stead.cli.main import exit_code
 from stead.errors import BadInput
-from stead.plan import Baseline, Plan
-from stead.plan_file import checksums, rows, writing
+from stead.placing.place import place_problem
+from stead.plan import Baseline, Plan, checksums, fields, rows, writing
 from stead.problem import (
     Constraints,
     Latency,
@@ -454,7 +452,7 @@ def test_a_plan_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
 
 def test_every_field_of_a_solution_is_kept() -> None:
     apart = {"placement", "objective_seconds", "bound_seconds", "trail", "elapsed_seconds"}
-    assert set(Solution.__dataclass_fields__) == apart | set(plan_file.values.SOLUTION)
+    assert set(Solution.__dataclass_fields__) == apart | set(fields.SOLUTION)
 
 
 @pytest.mark.parametrize(("stopped_by", "shown"), [("time", True), ("finished", False)])

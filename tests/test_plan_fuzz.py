@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from damage import ODD_VALUES, damaged_document, damaged_json, places
 
-from stead.api import place_problem
 from stead.errors import BadInput
-from stead.plan import Plan
-from stead.plan_file import checksums, writing
+from stead.placing.place import place_problem
+from stead.plan import Plan, checksums, writing
 from stead.problem import Constraints, Latency, Placement, Priority, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solution

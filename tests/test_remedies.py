@@ -12,9 +12,9 @@ from stead.cli.main import exit_code
 from stead.cluster import Cluster, Device, link_all
 from stead.errors import Infeasible
 from stead.graph import Graph, GraphBuilder
-from stead.loading import Loaded, load
+from stead.placing.loading import Loaded, load
+from stead.placing.remedies import first_feasible, remedies
 from stead.problem import Constraints, Latency
-from stead.remedies import first_feasible, remedies
 from stead.solvers import Budget
 from stead.solvers.auto import Auto
 
@@ -79,7 +79,7 @@ def test_a_forbid_that_leaves_too_little_memory_is_offered_for_dropping() -> Non
 
 def test_after_the_time_for_remedies_nothing_more_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
-    monkeypatch.setattr("stead.remedies.climb_to_fit", tried.append)
+    monkeypatch.setattr("stead.placing.remedies.climb_to_fit", tried.append)
     assert remedies(short_problem(0), Latency(), Constraints(), seconds=-1.0) == ()
     assert tried == []
 
@@ -117,15 +117,15 @@ def test_a_model_is_not_read_again_where_there_is_no_time_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = load(llama(tmp_path), two_devices(1 << 20, 1 << 20), options={"phase": "decode", "batch": 8})
-    monkeypatch.setattr("stead.remedies.READING_SECONDS", 60.0)
-    monkeypatch.setattr("stead.loading.read_model", None)
+    monkeypatch.setattr("stead.placing.remedies.READING_SECONDS", 60.0)
+    monkeypatch.setattr("stead.placing.loading.read_model", None)
     assert not [one for one in remedies(loaded, Latency(), Constraints(), seconds=5) if "batch" in one.text]
 
 
 def test_a_smaller_batch_that_was_not_settled_is_still_mentioned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stead.remedies.READING_SECONDS", 1e9)  # then no model is read again
+    monkeypatch.setattr("stead.placing.remedies.READING_SECONDS", 1e9)  # then no model is read again
     monkeypatch.chdir(tmp_path)
     code = exit_code([
         "place", str(llama(tmp_path)), "-d", "3090", "-g", "latency", "--phase", "decode", "--batch", "64",

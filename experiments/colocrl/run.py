@@ -34,7 +34,7 @@ from comparison import (
 from stead import Problem
 from stead.learn.colocrl import ColocRL
 from stead.learn.hdp import HDP
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency
 from stead.readers import graph_as_dict, graph_from_dict
 

@@ -29,7 +29,7 @@ from stead.learn.solver import Start
 from stead.learn.state import load_network, one_thread
 from stead.learn.tasks import Task
 from stead.learn.trainer import Learner
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Placement, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound

@@ -9,7 +9,7 @@ import numpy as np
 
 from stead.cluster import Cluster, Device, link_all
 from stead.errors import Infeasible
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.solvers import Budget, solver

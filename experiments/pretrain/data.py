@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stead.cluster import Cluster
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Problem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gdp"))

@@ -25,7 +25,7 @@ from training import trained
 from stead.learn.placeto import SHIPPED, Placeto
 from stead.learn.policy import NetworkPolicy
 from stead.learn.state import network_arrays, one_thread
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim.bounds import best_bound
 

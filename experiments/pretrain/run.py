@@ -37,7 +37,7 @@ from stead.learn.policy import NetworkPolicy
 from stead.learn.solver import Start
 from stead.learn.state import one_thread
 from stead.learn.trainer import Learner
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound

@@ -22,7 +22,7 @@ from typing import Any
 import stead
 from stead import Budget, Latency, Problem, Throughput, simulate
 from stead.errors import Infeasible, SteadError
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Objective, Placement
 from stead.readers import MsrFiddle, read_split
 from stead.solvers import solver

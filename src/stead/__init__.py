@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stead import testing
-    from stead.api import place, place_problem
     from stead.cluster import Cluster, Device, Link, cluster_from, link_all, link_both_ways
     from stead.costs import Costs, CostSource, Given, Roofline, Source
     from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, SteadError
     from stead.graph import Graph, GraphBuilder, Operator, Tensor
-    from stead.loading import load
+    from stead.placing.loading import load
+    from stead.placing.place import place, place_problem
     from stead.plan import Baseline, Plan
     from stead.problem import (
         Constraints,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "stead": ("testing",),
-    "stead.api": ("place", "place_problem"),
+    "stead.placing.place": ("place", "place_problem"),
     "stead.cluster": ("Cluster", "Device", "Link", "cluster_from", "link_all", "link_both_ways"),
     "stead.costs": ("CostSource", "Costs", "Given", "Roofline", "Source"),
     "stead.errors": ("BadCluster", "BadGraph", "BadInput", "Infeasible", "MissingExtra", "SteadError"),
@@ -53,7 +53,7 @@ _HOME = {
     "stead.readers.torch.capture": ("from_capture",),
     "stead.readers.torch.exported": ("from_torch",),
     "stead.graph": ("Graph", "GraphBuilder", "Operator", "Tensor"),
-    "stead.loading": ("load",),
+    "stead.placing.loading": ("load",),
     "stead.plan": ("Baseline", "Plan"),
     "stead.problem": (
         "Constraints", "Fifo", "Latency", "Placement", "Placeto", "Priority", "Problem", "ProgramOrder", "Throughput",

@@ -235,7 +235,7 @@ def test_an_internal_error_is_one_with_one_line(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("stead.loading.read", broken)
+    monkeypatch.setattr("stead.placing.loading.read", broken)
     code, _, err = run(capsys, *place())
     assert code == 1
     assert "internal error: RuntimeError: boom" in err
@@ -256,7 +256,7 @@ def test_too_little_memory_is_no_internal_error(
     def broken(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("stead.loading.read", broken)
+    monkeypatch.setattr("stead.placing.loading.read", broken)
     code, _, err = run(capsys, *place())
     assert code == 1
     assert err.startswith("stead: out of memory: ")

@@ -11,7 +11,7 @@ import pytest
 from model_files import gguf_file
 
 from stead.errors import BadInput
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Placement
 from stead.readers import read
 from stead.readers.gguf.reader import Gguf

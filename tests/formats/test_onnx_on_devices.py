@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_files import FLOAT, INT64, Graph, integers, node, onnx_model, tensor, value
 
-from stead.api import place
 from stead.cli.main import exit_code
 from stead.errors import BadInput
-from stead.loading import assumptions, load
+from stead.placing.loading import assumptions, load
+from stead.placing.place import place
 from stead.readers.onnx.reader import Onnx
 
 CPU_AND_NPU = "cpu + NPU"

@@ -9,7 +9,7 @@ import numpy as np
 
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Roofline
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.workloads.synthetic import synthetic
 

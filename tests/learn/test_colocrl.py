@@ -18,7 +18,6 @@ torch = pytest.importorskip("torch")
 from small import grid, pair, rnnlm  # noqa: E402
 
 from stead.coarsen import colocate, colocate_single_consumers, limited  # noqa: E402
-from stead.contracts import SolverContract  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn import checkpoints  # noqa: E402
@@ -29,11 +28,12 @@ from stead.learn.runs import Run, read_log  # noqa: E402
 from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
 from stead.learn.state import load_network, network_arrays, one_thread  # noqa: E402
 from stead.learn.trainer import Learner  # noqa: E402
-from stead.loading import load  # noqa: E402
+from stead.placing.loading import load  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate, simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import two_towers  # noqa: E402
+from stead.testing.contracts import SolverContract  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
 SMALL = ColocRL(hidden=32, updates=30)

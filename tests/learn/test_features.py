@@ -30,7 +30,7 @@ from stead.learn.policy import Proposal
 from stead.learn.rewards import Reward, Scored, Scorer
 from stead.learn.symmetry import canonical, device_classes
 from stead.learn.tasks import Elites
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.testing import tiny_problem, two_towers

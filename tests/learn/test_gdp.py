@@ -19,7 +19,6 @@ from small import all_rows, grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.cluster import Cluster, Device, link_all  # noqa: E402
 from stead.coarsen import single_groups  # noqa: E402
-from stead.contracts import SolverContract  # noqa: E402
 from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
@@ -47,6 +46,7 @@ from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import two_towers  # noqa: E402
+from stead.testing.contracts import SolverContract  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
 SMALL = GDP(

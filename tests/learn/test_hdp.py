@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 
 from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
-from stead.contracts import SolverContract  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.learn.features import operator_table  # noqa: E402
 from stead.learn.hdp import HDP, Hierarchical, Operators, neighbour_positions  # noqa: E402
@@ -25,6 +24,7 @@ from stead.learn.trainer import Learner  # noqa: E402
 from stead.problem import Constraints, Problem  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import tiny_problem, two_towers  # noqa: E402
+from stead.testing.contracts import SolverContract  # noqa: E402
 
 SMALL = HDP(hidden=16, groups=8, updates=20)
 

@@ -18,13 +18,6 @@ torch = pytest.importorskip("torch")
 from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.coarsen import Grouping  # noqa: E402
-from stead.contracts import (  # noqa: E402
-    SolverContract,
-    check_answers,
-    check_infeasible,
-    check_same_seed,
-    tiny_problems,
-)
 from stead.costs import Costs  # noqa: E402
 from stead.errors import BadInput, Infeasible  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
@@ -44,6 +37,13 @@ from stead.problem import Constraints, Latency, Placement, Problem  # noqa: E402
 from stead.sim import simulate  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import chain3, tiny_cluster, two_towers  # noqa: E402
+from stead.testing.contracts import (  # noqa: E402
+    SolverContract,
+    check_answers,
+    check_infeasible,
+    check_same_seed,
+    tiny_problems,
+)
 from stead.workloads.resnet50_measured import resnet50_measured  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 

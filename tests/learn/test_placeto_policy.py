@@ -17,7 +17,6 @@ from small import all_rows, grid, pair  # noqa: E402
 from walks import inception, k80s, towers  # noqa: E402
 
 from stead.coarsen import single_groups  # noqa: E402
-from stead.contracts import SolverContract  # noqa: E402
 from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
@@ -39,6 +38,7 @@ from stead.problem import Placeto as Published  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import chain3, diamond, two_towers  # noqa: E402
+from stead.testing.contracts import SolverContract  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stead.api import place_problem, run_baselines
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import GraphBuilder
+from stead.placing.place import place_problem, run_baselines
 from stead.plan import Plan
 from stead.printing.look import Look
 from stead.problem import Constraints, Latency, Placement, Problem, Throughput

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stead.contracts import SolverContract
 from stead.errors import BadInput
 from stead.problem import Latency, Load, Problem, Throughput
 from stead.readers import read
@@ -17,6 +16,7 @@ from stead.solvers import Budget, Solver
 from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.search.anneal import Anneal
 from stead.testing import chain3, diamond, tiny_problem, two_towers
+from stead.testing.contracts import SolverContract
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
 

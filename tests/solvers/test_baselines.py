@@ -13,7 +13,6 @@ from strategies import problems
 
 from stead.cluster import Cluster, Device, link_all
 from stead.coarsen.blocks import block_paths, layers_of
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadCluster, BadInput, Infeasible, SteadError
 from stead.graph import GraphBuilder, Phase, TensorId
@@ -37,6 +36,7 @@ from stead.solvers.rules.simple import (
     supported_islands,
 )
 from stead.testing import chain3, two_towers
+from stead.testing.contracts import SolverContract
 
 GIB = 2**30
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from strategies import problems
 
-from stead.contracts import SolverContract
 from stead.errors import BadInput, Infeasible
 from stead.problem import Constraints, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.build.chunks import Chunks
 from stead.testing import chain3, tiny_problem
+from stead.testing.contracts import SolverContract
 
 ONE = Budget()
 

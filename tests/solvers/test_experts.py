@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs, Roofline
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder, TensorId
 from stead.problem import Problem
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.rules.expert import Expert, parts_by_count, parts_by_weight, recognised_rule
+from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
 
 

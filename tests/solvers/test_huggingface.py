@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder, OperatorId, TensorId
 from stead.problem import Constraints, Problem
 from stead.solvers import Budget, Solver
 from stead.solvers.rules.huggingface import HfAuto, HfBalancedLow0, HfSequential, _Layers
+from stead.testing.contracts import SolverContract
 
 
 def gpus(*memory: int, cpu: int | None = None) -> Cluster:

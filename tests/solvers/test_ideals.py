@@ -17,13 +17,12 @@ from small_pipelines import (
     reference,
 )
 
-from stead.api import place_problem
 from stead.cluster import Cluster, Device, link_both_ways
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
-from stead.loading import load
+from stead.placing.loading import load
+from stead.placing.place import place_problem
 from stead.problem import Latency, Load, Problem, Throughput
 from stead.readers import host_cluster
 from stead.solvers import Budget, Solver
@@ -32,6 +31,7 @@ from stead.solvers.exact.prefix_mip import PrefixMip
 from stead.solvers.exact.reduction import reduce
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.testing import chain3, two_towers
+from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
 
 SEEDS = 200

@@ -17,7 +17,7 @@ import pytest
 from stead import clock
 from stead.errors import Infeasible
 from stead.graph import Graph, GraphBuilder
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Objective, Problem, Throughput
 from stead.solvers import Budget, solver
 from stead.solvers.base import REGISTRY

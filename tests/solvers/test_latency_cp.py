@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, Link, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
@@ -16,6 +15,7 @@ from stead.solvers import Budget, Solver
 from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.latency_cp import LatencyCp, interchangeable
 from stead.testing import chain3, diamond, tiny_cluster, tiny_problem, two_towers
+from stead.testing.contracts import SolverContract
 
 CONTENTIONS = ("link", "bus", "sender", "receiver", "none", "pair")
 

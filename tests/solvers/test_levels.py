@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Placement, Problem, ProgramOrder
 from stead.sim import simulate
 from stead.solvers import Budget

@@ -13,18 +13,18 @@ from strategies import problems
 
 from stead import _native
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs, Roofline
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder, TensorId
 from stead.graph.order import is_topological
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.build.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
 from stead.solvers.build.schedules import tied_units, weight_units
 from stead.testing import two_towers
+from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
 
 RULES = ("heft", "peft", "etf", "sct", "dfs-sticky")

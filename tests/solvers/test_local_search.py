@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
@@ -17,6 +16,7 @@ from stead.readers import read
 from stead.solvers import Budget, Solver
 from stead.solvers.search.local_search import LocalSearch
 from stead.testing import chain3, tiny_problem
+from stead.testing.contracts import SolverContract
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
 

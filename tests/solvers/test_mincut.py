@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, Link, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
@@ -20,6 +19,7 @@ from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.mincut import MinCut
 from stead.solvers.exact.sequential import SequentialCosts
 from stead.testing import chain3, diamond, two_towers
+from stead.testing.contracts import SolverContract
 from stead.workloads.resnet50_measured import resnet50_measured
 
 SEQUENTIAL = Latency("sequential")

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from strategies import problems
 from test_list_scheduling import ONE, priced, single_peak
 
-from stead.contracts import SolverContract
 from stead.errors import BadInput, Infeasible
 from stead.problem import Problem, Throughput
 from stead.sim import simulate
@@ -16,6 +15,7 @@ from stead.solvers import Budget, Solver
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import Heft
 from stead.solvers.build.multilevel import Multilevel
+from stead.testing.contracts import SolverContract
 
 
 class TestMultilevel(SolverContract):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, link_both_ways
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
@@ -22,6 +21,7 @@ from stead.solvers.exact.interval_costs import IntervalCosts, Late
 from stead.solvers.exact.latency_mip import LatencyMip
 from stead.solvers.exact.offload import GreedyOffload, MaxLoadSplit, OffloadLinear, cut_order, reduced_calls
 from stead.testing import chain3
+from stead.testing.contracts import SolverContract
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "latency-inputs"
 published = pytest.mark.skipif(not DATA.is_dir(), reason="the published inputs are not beside the project")

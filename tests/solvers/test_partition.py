@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from strategies import problems
 
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible, MissingExtra
 from stead.graph import GraphBuilder, TensorId
@@ -19,6 +18,7 @@ from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.build.partition import Metis, MtKahypar, _matched, _UnitGraph
 from stead.testing import chain3, tiny_problem, two_towers
+from stead.testing.contracts import SolverContract
 
 pytest.importorskip("pymetis")
 pytest.importorskip("mtkahypar")

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stead.contracts import SolverContract
 from stead.problem import Problem, Throughput
 from stead.readers import read
 from stead.solvers import Budget, Solver
 from stead.solvers.build.pipedream import Pipedream, biconnected, contracted, merged_tails
 from stead.solvers.exact.reduction import reduce
 from stead.testing import chain3, tiny_problem
+from stead.testing.contracts import SolverContract
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
 

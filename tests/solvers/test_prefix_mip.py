@@ -16,12 +16,12 @@ from small_pipelines import (
     reference,
 )
 
-from stead.contracts import SolverContract
 from stead.errors import BadInput, Infeasible
 from stead.problem import Throughput
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.prefix_mip import PrefixMip
 from stead.testing import chain3, diamond
+from stead.testing.contracts import SolverContract
 
 QUICK = ["LayerGraphs/bert24_inference", "LayerGraphs/bert24_training", "LayerGraphs/gnmt_inference"]
 OPTIMA = [

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import GraphBuilder
@@ -15,6 +14,7 @@ from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.search.search import LocalSearch, long_lived_bytes
 from stead.testing import chain3, diamond, two_towers
+from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, link_all
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
@@ -20,6 +19,7 @@ from stead.solvers.build.split import Split
 from stead.solvers.exact.exhaustive import Exhaustive, placement_count
 from stead.solvers.search.climb import Climb
 from stead.testing import chain3, diamond, two_towers
+from stead.testing.contracts import SolverContract
 
 
 class TestSplit(SolverContract):

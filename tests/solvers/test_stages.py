@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Search, solver
 from stead.solvers.build.schedules import tied_units

@@ -9,7 +9,7 @@ import pytest
 
 from stead import clock
 from stead.errors import Infeasible
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Objective, Problem, Throughput
 from stead.solvers import Budget, Solution, Solver, solver
 from stead.solvers.base import REGISTRY

@@ -23,7 +23,6 @@ from small_pipelines import (
 )
 
 from stead.cluster import Cluster, Device, Link
-from stead.contracts import SolverContract
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
@@ -32,6 +31,7 @@ from stead.solvers import Budget, Solver
 from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.testing import chain3, tiny_cluster, two_towers
+from stead.testing.contracts import SolverContract
 
 EVERY = [(contiguity, engine) for contiguity in ("device", "any") for engine in ("best", "cp-sat", "highs")]
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stead.errors import BadInput, did_you_mean
-from stead.loading import load
+from stead.placing.loading import load
 from stead.problem import Latency, Objective, Problem, Throughput
 
 OBJECTIVES: dict[str, Objective] = {

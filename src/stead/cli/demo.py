@@ -22,13 +22,13 @@ def demo(
     json: options.Json = False,
 ) -> int:
     """Place a bundled model on two unequal cards; writes plan.json and report.html."""
-    from stead.api import place_problem
     from stead.cli.output import plan_document, print_json
     from stead.cli.streams import look, print_lines, show
     from stead.cluster import cluster_from
     from stead.errors import BadInput
     from stead.files import write_text
-    from stead.loading import load
+    from stead.placing.loading import load
+    from stead.placing.place import place_problem
     from stead.problem import Latency
     from stead.report import explain, page
     from stead.report.text import line, summary

@@ -28,7 +28,7 @@ def doctor(
 
     from stead.cli.output import print_json
     from stead.cli.streams import look, print_lines, show
-    from stead.loading import assumptions, load, read_model
+    from stead.placing.loading import assumptions, load, read_model
     from stead.report.checkup import checkup
     from stead.report.text import line
 

@@ -13,10 +13,10 @@ from stead.cli import options
 if TYPE_CHECKING:
     from stead.cli.progress import Progress
     from stead.errors import Infeasible
-    from stead.loading import Loaded
+    from stead.placing.loading import Loaded
+    from stead.placing.remedies import Remedy
     from stead.plan import Plan
     from stead.problem import Constraints, Objective
-    from stead.remedies import Remedy
 
 INFEASIBLE, INTERRUPTED = 3, 130
 LEAST_READING_SECONDS = 10.0  # a short limit is one for the search: without a model there is no answer at all
@@ -66,7 +66,7 @@ def place(
     from stead.cli.interrupts import within
     from stead.cli.progress import Progress
     from stead.errors import BadInput
-    from stead.loading import load as load_model
+    from stead.placing.loading import load as load_model
     from stead.solvers import Budget
     from stead.solvers import solver as solver_named
 
@@ -110,7 +110,7 @@ def _written(
     import sys
 
     from stead.cli.interrupts import held_off
-    from stead.loading import assumptions
+    from stead.placing.loading import assumptions
 
     written: list[Path] = []
     try:
@@ -140,8 +140,8 @@ def _placed(
     import sys
 
     from stead import clock
-    from stead.api import place_loaded
     from stead.errors import Infeasible
+    from stead.placing.place import place_loaded
     from stead.solvers import Budget
 
     end = clock.now() + time_limit + max(1.0, 0.05 * time_limit)

@@ -44,7 +44,7 @@ def simulate(
     """Score a given placement: time, bound, memory; infeasible ends with exit code 3."""
     from stead.cli.output import plan_document, print_json
     from stead.cli.streams import look, show
-    from stead.loading import load as load_model
+    from stead.placing.loading import load as load_model
     from stead.plan import Plan, provenance
     from stead.report import explain, summary
     from stead.sim import simulate as run

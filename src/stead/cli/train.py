@@ -87,7 +87,7 @@ def train(
 
 
 def _problem(model: str, devices: str | None, objective: str, execution: str) -> Problem:
-    from stead.loading import load
+    from stead.placing.loading import load
 
     goal = options.objective_from(objective, execution, None, "sum", None, "gpipe")
     return load(model, devices).problem(goal)

@@ -17,7 +17,8 @@ from stead.readers.hf.vision import clip_vision, patches, siglip_vision
 
 TOWERS = {"clip_vision_model": clip_vision, "siglip_vision_model": siglip_vision}
 LANGUAGES = {
-    "llama": decoder_families.llama, "mistral": decoder_families.mistral, "qwen2": decoder_families.qwen2, "qwen3": decoder_families.qwen3,
+    "llama": decoder_families.llama, "mistral": decoder_families.mistral,
+    "qwen2": decoder_families.qwen2, "qwen3": decoder_families.qwen3,
     "gemma": decoder_families.gemma, "gemma2": decoder_families.gemma2, "phi3": decoder_families.phi3,
 }  # fmt: skip
 

@@ -25,9 +25,9 @@ from stead.costs import Costs, Source
 from stead.errors import BadInput, SteadError
 from stead.files import OUT_OF_MEMORY, AnyPath, shown_path, suggestion
 from stead.graph import Graph
-from stead.plan_file.checksums import KEY, OWN, check
-from stead.plan_file.rows import BYTES, INDICES, SECONDS, SMALL, row_of
-from stead.plan_file.values import FORMAT, SOLUTION, VERSION, Baseline, count_of, texts_of, whole_of
+from stead.plan.checksums import KEY, OWN, check
+from stead.plan.fields import FORMAT, SOLUTION, VERSION, Baseline, count_of, texts_of, whole_of
+from stead.plan.rows import BYTES, INDICES, SECONDS, SMALL, row_of
 from stead.problem import (
     POLICIES,
     Constraints,

@@ -1,4 +1,4 @@
-"""Plan: a problem, the answer to it and where both come from; `plan_file` is the file users keep."""
+"""Plan: a problem, the answer to it and where both come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from stead.errors import MissingExtra
-from stead.plan_file import Baseline, is_plan, plan_document, read_plan, write_plan
+from stead.plan.fields import Baseline
+from stead.plan.reading import read_plan
+from stead.plan.writing import plan_document, write_plan
 from stead.problem import Placement, Problem
 from stead.report import (
     LayerRow,
@@ -27,8 +29,6 @@ from stead.report import (
 from stead.sim import Trace, simulate
 from stead.solvers import Solution
 from stead.version import __version__
-
-__all__ = ["Baseline", "Plan", "is_plan", "provenance"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

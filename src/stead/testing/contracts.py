@@ -34,7 +34,7 @@ GRACE_SECONDS = 5.0  # what a busy machine may add to a time limit
 
 _IN_A_NEW_PROCESS = """
 import pickle, sys
-from stead.contracts import placements_found, tiny_problems
+from stead.testing.contracts import placements_found, tiny_problems
 print(placements_found(pickle.loads(bytes.fromhex(sys.argv[1])), tiny_problems()))
 """
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from stead import clock
-from stead.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.cluster import Cluster
 from stead.costs import Profile
 from stead.errors import BadInput, Infeasible, did_you_mean
 from stead.graph import Graph
-from stead.loading import Loaded, load
+from stead.placing.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
+from stead.placing.loading import Loaded, load
+from stead.placing.remedies import remedies
 from stead.plan import Plan, provenance
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
 from stead.readers import Model
-from stead.remedies import remedies
 from stead.report.granularity import GRANULARITIES, Granularity, Levels
 from stead.sim import Bound
 from stead.sim.bounds import best_bound

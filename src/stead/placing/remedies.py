@@ -11,7 +11,7 @@ from stead import clock
 from stead.cluster import UNLIMITED_BYTES, add_host
 from stead.cluster.quantities import format_bytes
 from stead.errors import Infeasible, SteadError
-from stead.loading import Loaded
+from stead.placing.loading import Loaded
 from stead.problem import Constraints, Objective, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Search, Solution

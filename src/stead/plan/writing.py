@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.files import AnyPath, write_bytes
-from stead.plan_file.checksums import with_checksums
-from stead.plan_file.rows import BYTES, INDICES, SECONDS, SMALL, as_row
-from stead.plan_file.values import FORMAT, SOLUTION, VERSION, Baseline
+from stead.plan.checksums import with_checksums
+from stead.plan.fields import FORMAT, SOLUTION, VERSION, Baseline
+from stead.plan.rows import BYTES, INDICES, SECONDS, SMALL, as_row
 from stead.problem import Latency, Objective, Order, Priority, Problem, ProgramOrder
 from stead.readers.native.npz import graph_as_npz
 from stead.readers.native.reader import graph_as_dict

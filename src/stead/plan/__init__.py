@@ -1,0 +1,24 @@
+"""Plans, and the file users keep: one JSON document with the question, the answer and checksums of both.
+
+`plan` is the value; `writing` makes the file, `reading` checks all of it, `rows` packs long lists of numbers,
+`checksums` finds what was changed. docs/formats.md describes the file.
+"""
+
+from stead.plan.fields import FORMAT, VERSION, Baseline
+from stead.plan.plan import Plan, provenance
+from stead.plan.reading import Contents, is_plan, read_plan
+from stead.plan.writing import plan_document, plan_text, write_plan
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Baseline",
+    "Contents",
+    "Plan",
+    "is_plan",
+    "plan_document",
+    "plan_text",
+    "provenance",
+    "read_plan",
+    "write_plan",
+]
