@@ -121,7 +121,7 @@ def _settings(torch: Any) -> Iterator[None]:
 
 def _refusal(torch: Any, step: Step, error: Exception) -> BadInput:
     """The error of a model as one line that names the line of the model."""
-    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)
     ]

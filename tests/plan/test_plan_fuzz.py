@@ -26,7 +26,7 @@ from stead.solvers import Budget, Solution
 from stead.testing import two_towers
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
-OLD = Path(__file__).parent / "data" / "plan-v1.json"
+OLD = Path(__file__).parents[1] / "data" / "plan-v1.json"
 Document = dict[str, Any]
 
 

@@ -32,9 +32,9 @@ from stead.solvers import Budget, Improvement, Solution
 from stead.solvers.base import StoppedBy
 from stead.testing import two_towers
 
-OLD = Path(__file__).parent / "data" / "plan-v1.json"
-OLD_SHARED = Path(__file__).parent / "data" / "plan-v1-replicas.json"
-SHARED = Path(__file__).parents[2] / "shared" / "data" / "repro" / "plans"
+OLD = Path(__file__).parents[1] / "data" / "plan-v1.json"
+OLD_SHARED = Path(__file__).parents[1] / "data" / "plan-v1-replicas.json"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "repro" / "plans"
 
 
 def plan_for(objective: Objective | None = None, **options: object) -> Plan:

@@ -1,6 +1,6 @@
 """Mixtures of experts cost the same by experts, by modules and by blocks, on any one device.
 
-`python tests/formats/test_hf_experts.py` prints the table of docs/huggingface.md.
+`python tests/readers/test_hf_experts.py` prints the table of docs/huggingface.md.
 """
 
 from __future__ import annotations
