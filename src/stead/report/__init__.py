@@ -10,8 +10,8 @@ from stead.report.facts import (
     explain_operators,
     operator_columns,
 )
+from stead.report.html_page import card, page
 from stead.report.layers import LayerRow, layer_rows
-from stead.report.page import card, page
 from stead.report.text import operator_text, summary
 from stead.report.tied import TiedFacts
 
