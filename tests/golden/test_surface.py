@@ -19,12 +19,13 @@ import pytest
 
 from stead import solver_names, write_graph
 from stead.cli.main import exit_code
-from stead.workloads import demo_graph
+from stead.workloads import FAMILIES, demo_graph, zoo_names
 
 SURFACE = Path(__file__).parent / "surface"
 WHY = "the surface changes only in a commit that says why, with STEAD_REWRITE=1 pytest tests/golden"
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "simulate", "solvers", "devices", "formats", "zoo", "bench", "train",
+    "demo", "doctor", "place", "explain", "report",
+    "simulate", "solvers", "devices", "formats", "zoo", "bench", "train",
 )  # fmt: skip
 HELP = ("stead --help", *(f"stead {verb} --help" for verb in VERBS))
 PLACE = "stead place demo.json -d 3090,3060 --evaluations 50"
@@ -112,7 +113,6 @@ ERRORS = (
 )
 DOCUMENTS = (
     f"{PLACE} --json",
-    f"{PLACE} -g latency --json",
     f"{PLACE} -g throughput --microbatches 2 --json",
     f"{PLACE} -g latency --granularity operator --json",
     "stead place demo.json -d 3060 -g latency --evaluations 50 --json",
@@ -129,6 +129,7 @@ DOCUMENTS = (
     "stead formats --json",
     "stead zoo --json",
     "stead zoo gnmt --json",
+    "stead bench --only 'throughput resnet' --solvers single --evaluations 5 --seeds 1 --json runs.jsonl",
 )
 
 
@@ -224,13 +225,20 @@ def test_errors_are_told_as_they_were(here: Path, capsys: pytest.CaptureFixture[
     hold("errors.txt", {one: complaint(one, here, capsys) for one in ERRORS})
 
 
+def document(command: str, here: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a command prints as JSON, or a list of what it writes to a file of one document per line."""
+    code, out, err = ran(command.format(first=demo_graph().operator_names[0]), here, capsys)
+    assert code in (0, 3), f"{command}: {err}"
+    if command.endswith(".jsonl"):
+        return [json.loads(line) for line in (here / "runs.jsonl").read_text().splitlines()]
+    return json.loads(out)
+
+
 def test_documents_have_the_keys_that_they_had(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = frozenset(
-        [*demo_graph().operator_names, "3090", "3060", "3090:0", "3090:1", "cpu", *solver_names()]
-    )
+    devices = ("3090", "3060", "3090:0", "3090:1", "cpu")
+    names = frozenset([*demo_graph().operator_names, *devices, *solver_names(), *zoo_names(), *FAMILIES])
     now = {}
     for command in DOCUMENTS:
-        _, out, err = ran(command.format(first=demo_graph().operator_names[0]), here, capsys)
-        assert out, f"{command}: {err}"
-        now[command] = "".join(f"{path}\n" for path in sorted(set(key_paths(json.loads(out), names))))
+        paths = sorted(set(key_paths(document(command, here, capsys), names)))
+        now[command] = "".join(f"{path}\n" for path in paths)
     hold("json_keys.txt", now)
