@@ -10,8 +10,8 @@ from stead.errors import BadInput
 from stead.graph import PHASES, Graph
 from stead.graph.quotient import Bundles, Quotient, bundled, quotient
 from stead.problem import Problem, Throughput
+from stead.problem.ticks import TICKS_PER_SECOND
 
-TICKS_PER_SECOND = 1e12  # the simulator counts whole picoseconds; sums of those are exact
 FORWARD = PHASES.index("forward")
 
 

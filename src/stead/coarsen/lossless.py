@@ -26,6 +26,7 @@ from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.graph import PHASES
 from stead.problem import Latency, Problem, Throughput
+from stead.problem.ticks import TICKS_PER_SECOND
 
 FORWARD = PHASES.index("forward")
 WRITE, READ = 0, 1  # host memory
@@ -341,7 +342,7 @@ def _rule(problem: Problem) -> _Sequential | _Loads:
 
 
 def _groups(problem: Problem, units: Grouping) -> list[_Group]:
-    ticks = np.rint(np.where(problem.allowed, problem.costs.seconds, np.inf) * 1e12)
+    ticks = np.rint(np.where(problem.allowed, problem.costs.seconds, np.inf) * TICKS_PER_SECOND)
     late = problem.graph.phases != FORWARD
     table = np.zeros((units.count, len(problem.cluster), 2))
     np.add.at(table[:, :, 0], units.group[~late], ticks[~late])
@@ -370,9 +371,9 @@ class _Prices:
         routes, devices = problem.routes, len(problem.cluster)
         self.bytes = problem.graph.tensor_bytes.astype(np.float64)
         given = problem.costs.tensor_seconds
-        self.given = None if given is None else np.rint(given * 1e12)
+        self.given = None if given is None else np.rint(given * TICKS_PER_SECOND)
         different = ~np.eye(devices, dtype=bool)
-        ways: list[NDArray[Any]] = [routes.latency_seconds, 1e12 / routes.bytes_per_second, routes.hops]
+        ways: list[NDArray[Any]] = [routes.latency_seconds, TICKS_PER_SECOND / routes.bytes_per_second, routes.hops]
         kinds: set[tuple[float, float, float]] = set(
             zip(*(table[different].tolist() for table in ways), strict=True)
         )
@@ -396,11 +397,11 @@ class _Prices:
     def _to_host(self, problem: Problem, way: int) -> list[tuple[Ticks, ...]]:  # [tensor][device]
         latency, rate = problem.routes.host_latency_seconds[way], problem.routes.host_bytes_per_second[way]
         columns = [
-            np.zeros(len(self.bytes)) if device.is_host else self._ticks(latency[d], 1e12 / rate[d], 1)
+            np.zeros(len(self.bytes)) if device.is_host else self._ticks(latency[d], TICKS_PER_SECOND / rate[d], 1)
             for d, device in enumerate(problem.cluster)
         ]
         return [tuple(row) for row in np.stack(columns, axis=1).tolist()]
 
     def _ticks(self, latency: float, per_byte: float, hops: float) -> NDArray[np.float64]:  # [tensor]
         wire = np.rint(self.bytes * per_byte) if self.given is None else hops * self.given
-        return np.asarray(np.rint(latency * 1e12) + wire)
+        return np.asarray(np.rint(latency * TICKS_PER_SECOND) + wire)

@@ -1,5 +1,6 @@
 """Graphs of operators: values, builder, arrays, module paths, orders, and the graph of groups."""
 
+from stead.graph.builder import GraphBuilder, OperatorId, TensorId
 from stead.graph.graph import (
     BUFFER,
     KV_CACHE,
@@ -8,12 +9,9 @@ from stead.graph.graph import (
     NOT_PARAMETERS,
     PHASES,
     Graph,
-    GraphBuilder,
     Operator,
-    OperatorId,
     Phase,
     Tensor,
-    TensorId,
 )
 
 __all__ = [

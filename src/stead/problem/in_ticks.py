@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 
 IMPOSSIBLE = -1  # duration of an operator that cannot run there, latency of a way that does not exist
 WRITE, READ = 0, 1  # host memory
@@ -96,7 +97,7 @@ class Tables:
 
 def ticks(seconds: float) -> int:
     """Whole picoseconds, halves to the even neighbour."""
-    return IMPOSSIBLE if math.isinf(seconds) else round(seconds * 1e12)
+    return IMPOSSIBLE if math.isinf(seconds) else round(seconds * TICKS_PER_SECOND)
 
 
 def _ticks_table(seconds: NDArray[np.float64]) -> list[list[int]]:
@@ -104,7 +105,7 @@ def _ticks_table(seconds: NDArray[np.float64]) -> list[list[int]]:
 
 
 def _inverse_rates(bytes_per_second: NDArray[np.float64]) -> list[list[float]]:
-    return [[1e12 / rate for rate in row] for row in bytes_per_second.tolist()]
+    return [[TICKS_PER_SECOND / rate for rate in row] for row in bytes_per_second.tolist()]
 
 
 def _rows(first: NDArray[np.int32], items: NDArray[np.int32]) -> list[list[int]]:

@@ -10,6 +10,7 @@ from stead.cluster.quantities import format_seconds
 from stead.printing.look import HEADER, Look, device_style
 from stead.printing.printable import columns_of
 from stead.printing.table import in_bytes
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.facts import DeviceFacts, Report
 from stead.sim import Timeline
 
@@ -56,7 +57,7 @@ def picture(report: Report, look: Look) -> list[str]:
     used = [(d, device) for d, device in enumerate(report.devices) if device.operators]
     busiest = sorted(used, key=lambda one: (-one[1].compute_seconds, one[0]))[:MOST_DEVICES]
     shown = sorted(busiest, key=lambda one: one[0])
-    span = report.objective_seconds if report.timeline is None else report.timeline.makespan_ticks / 1e12
+    span = report.objective_seconds if report.timeline is None else report.timeline.makespan_ticks / TICKS_PER_SECOND
     if not shown or not 0 < span < float("inf"):
         return []
     names = [look.shortened(look.shown(device.name), _LONGEST_NAME) for _, device in shown]

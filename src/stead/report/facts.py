@@ -13,6 +13,7 @@ from stead.costs import Source
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
 from stead.problem import Placement, Problem, matching
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.granularity import Levels
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.tied import TiedFacts, tied_facts
@@ -348,8 +349,8 @@ def operator_columns(plan: Plan) -> dict[str, list[Any]]:
         "module": list(graph.modules),
         "phase": [PHASES[phase] for phase in graph.phases.tolist()],
         "device": [problem.cluster.names[d] for d in devices.tolist()],
-        "start_seconds": unknown if timeline is None else (timeline.start_ticks / 1e12).tolist(),
-        "finish_seconds": unknown if timeline is None else (timeline.finish_ticks / 1e12).tolist(),
+        "start_seconds": unknown if timeline is None else (timeline.start_ticks / TICKS_PER_SECOND).tolist(),
+        "finish_seconds": unknown if timeline is None else (timeline.finish_ticks / TICKS_PER_SECOND).tolist(),
         "seconds": problem.costs.seconds[np.arange(len(graph)), devices].tolist(),
         "weight_bytes": (graph.parameter_bytes - caches).tolist(),
         "kv_bytes": caches.tolist(),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stead.cluster.quantities import format_bytes, format_seconds
 from stead.printing.printable import printable_lines
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.facts import Report, explain
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.text import summary
@@ -233,7 +234,8 @@ def _lane_name(lane: int, name: str) -> str:
 
 def _bar(begin: int, end: int, lane: int, scale: float, colour: str, label: str) -> str:
     width = max((end - begin) * scale, 0.4)
-    title = f"{escape(label)}: {format_seconds((end - begin) / 1e12)} from {format_seconds(begin / 1e12)}"
+    duration, since = (format_seconds(ticks / TICKS_PER_SECOND) for ticks in (end - begin, begin))
+    title = f"{escape(label)}: {duration} from {since}"
     return (
         f'<rect x="{LEFT + begin * scale:.2f}" y="{lane * ROW + 5}" width="{width:.2f}" height="16" '
         f'fill="{colour}" stroke="var(--paper)" stroke-width=".3"><title>{title}</title></rect>'
@@ -244,7 +246,7 @@ def _axis(end: int, scale: float, height: int) -> str:
     marks = [end * part // 4 for part in range(5)]
     return "".join(
         f'<text class="tick" x="{LEFT + mark * scale:.1f}" y="{height + 15}" '
-        f'text-anchor="{"end" if mark == end else "middle"}">{format_seconds(mark / 1e12)}</text>'
+        f'text-anchor="{"end" if mark == end else "middle"}">{format_seconds(mark / TICKS_PER_SECOND)}</text>'
         for mark in marks
     )
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
 from stead.problem import Placement
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.readers.common.tied_weights import are_apart
 from stead.sim import Trace
 
@@ -96,4 +97,4 @@ def _seconds(trace: Trace, tensors: Sequence[str]) -> float | None:
     if not own:
         return None
     begin, end = run.transfers.begin_ticks[own].min(), run.transfers.arrive_ticks[own].max()
-    return float(end - begin) / 1e12
+    return float(end - begin) / TICKS_PER_SECOND

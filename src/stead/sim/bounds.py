@@ -22,8 +22,8 @@ from stead import _native, clock
 from stead.errors import Infeasible
 from stead.graph import PHASES
 from stead.problem import Latency, Placeto, Problem, Throughput
+from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
-from stead.sim.transfer_times import TICKS_PER_SECOND
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
 LOOKS_PER_SECOND = 8_000_000
@@ -111,7 +111,7 @@ class _Table:
         repeat = np.full(len(graph), microbatches, dtype=np.int32)
         repeat[graph.phases == PHASES.index("update")] = 1
         seconds = np.where(problem.allowed, problem.costs.seconds, 0.0)
-        ticks = np.rint(seconds * TICKS_PER_SECOND).astype(np.int64)
+        ticks = to_ticks(seconds)
         unit_ticks = np.zeros((problem.unit_count, len(problem.cluster)), dtype=np.int64)
         np.add.at(unit_ticks, problem.units, ticks * repeat[:, None])
         ticks[~problem.allowed] = unit_ticks[~problem.unit_allowed] = -1

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.sim.timeline import Timeline, duration_ticks, wire_ticks
+from stead.problem.ticks import to_ticks
+from stead.sim.timeline import Timeline, duration_ticks
+from stead.sim.transfer_times import wire_ticks
 
 if TYPE_CHECKING:
     from stead.sim.trace import Trace
@@ -72,8 +74,8 @@ def _check_transfers(run: Timeline) -> None:
     moved, problem = run.transfers, run.problem
     wire = wire_ticks(problem, moved.tensor, moved.source, moved.target)
     pair = moved.source, moved.target
-    latency = np.rint(problem.routes.latency_seconds[pair] * 1e12).astype(np.int64)
-    gap = np.rint(problem.routes.gap_seconds[pair] * 1e12).astype(np.int64)
+    latency = to_ticks(problem.routes.latency_seconds[pair])
+    gap = to_ticks(problem.routes.gap_seconds[pair])
     producer = problem.graph.tensor_producer[moved.tensor]
     _demand(np.array_equal(moved.source, run.devices[producer]), "a transfer does not start at its producer")
     _demand(

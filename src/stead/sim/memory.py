@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stead.graph import Graph
 from stead.problem import Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.timeline import Timeline
 from stead.sim.violations import Block, Peak
 
@@ -140,7 +141,7 @@ def peak_of(blocks: Blocks, problem: Problem, device: int, *, at_tick: bool) -> 
         device=problem.cluster.names[device],
         capacity_bytes=problem.cluster.devices[device].usable_bytes,
         peak_bytes=int(curve.bytes[top]),
-        at_seconds=at / 1e12 if at_tick else None,
+        at_seconds=at / TICKS_PER_SECOND if at_tick else None,
         at_operator=blocks.name(int(running[0])) if running.size and not at_tick else "",
         weights_bytes=int(split[0]),
         activations_bytes=int(split[1]),

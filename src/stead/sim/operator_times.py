@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Fifo, Latency, Placeto, Policy, Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph
 from stead.sim.published_placeto import simulate_placeto
 from stead.sim.trace import Status
@@ -44,5 +45,5 @@ class StartTimes:
             with bad_input():
                 run = _native.simulate(self.problem.native, row, memory="off", **self._arguments)
             if run.status <= Status.MEMORY:
-                start[n], finish[n] = run.start / 1e12, run.finish / 1e12
+                start[n], finish[n] = run.start / TICKS_PER_SECOND, run.finish / TICKS_PER_SECOND
         return start, finish

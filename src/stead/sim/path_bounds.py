@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Problem
-from stead.sim.transfer_times import TICKS_PER_SECOND
+from stead.problem.ticks import TICKS_PER_SECOND
 
 NEVER = np.iinfo(np.int64).max
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.graph.order import upward_ranks
 from stead.problem import Problem
 
 
@@ -14,20 +15,8 @@ def upward_rank(problem: Problem) -> NDArray[np.float64]:  # [operator]
     `rank(v) = mean over devices of seconds(v) + max over tensors t of v and readers c of (mean over pairs of
     devices of transfer(t) + rank(c))`; means over the devices and pairs that can be used.
     """
-    graph = problem.graph
-    first: list[int] = graph.tensor_first.tolist()
-    reader_first: list[int] = graph.reader_first.tolist()
-    readers: list[int] = graph.readers.tolist()
-    move: list[float] = _mean_transfer(problem).tolist()
-    rank: list[float] = _mean_of_columns(problem.costs.seconds, problem.allowed).tolist()
-    for v in range(len(graph) - 1, -1, -1):
-        longest = 0.0
-        for t in range(first[v], first[v + 1]):
-            behind = readers[reader_first[t] : reader_first[t + 1]]
-            if behind:
-                longest = max(longest, move[t] + max([rank[c] for c in behind]))
-        rank[v] += longest
-    return np.array(rank)
+    seconds = _mean_of_columns(problem.costs.seconds, problem.allowed)
+    return upward_ranks(problem.graph, seconds, _mean_transfer(problem))
 
 
 def rank_positions(problem: Problem) -> NDArray[np.int32]:  # [operator]

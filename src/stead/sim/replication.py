@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Placement, Problem, Throughput
-
-TICKS_PER_SECOND = 1e12
+from stead.problem.ticks import TICKS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.errors import BadInput
 from stead.problem import Load, Pieces, Placeto, Policy, Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
 from stead.sim.pipeline import Unrolled, unrolled
 from stead.sim.published_placeto import simulate_placeto_many
@@ -137,7 +138,7 @@ class Batch:
         """The cutoff in ticks; rounded, so that a value that was read off a trace is not below itself."""
         if math.isnan(self.cutoff_seconds) or self.cutoff_seconds < 0:
             raise BadInput(f"cutoff_seconds must be at least 0, got {self.cutoff_seconds}")
-        ticks = self.cutoff_seconds * samples * 1e12
+        ticks = self.cutoff_seconds * samples * TICKS_PER_SECOND
         return NO_CUTOFF if ticks >= NO_CUTOFF else round(ticks)
 
     def _cut(self, columns: Columns) -> Columns:
@@ -153,7 +154,7 @@ class Batch:
         return Scores(
             policy=policy,
             ticks=ticks,
-            seconds=np.where(ticks >= 0, ticks / 1e12 / samples, np.inf),
+            seconds=np.where(ticks >= 0, ticks / TICKS_PER_SECOND / samples, np.inf),
             status=status,
             peak_bytes=peak,
             over_bytes=over,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Execution, Problem
+from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 
 NO_CAUSE = -(2**31)
 MAX_DEVICES = 64
@@ -54,7 +55,7 @@ class Step:
     @property
     def seconds(self) -> float:
         """How long it takes."""
-        return (self.end_ticks - self.begin_ticks) / 1e12
+        return (self.end_ticks - self.begin_ticks) / TICKS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,15 +142,4 @@ class Timeline:
 def duration_ticks(problem: Problem, devices: NDArray[np.uint8]) -> NDArray[np.int64]:
     """How long every operator takes where it is placed; meaningless where it cannot run."""
     seconds = problem.costs.seconds[np.arange(len(devices)), devices]
-    return np.rint(np.where(np.isfinite(seconds), seconds, 0.0) * 1e12).astype(np.int64)
-
-
-def wire_ticks(
-    problem: Problem, tensor: NDArray[np.int32], source: NDArray[np.int32], target: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """How long transfers occupy their way, latency not included."""
-    if problem.costs.tensor_seconds is not None:
-        hop = np.rint(problem.costs.tensor_seconds[tensor] * 1e12).astype(np.int64)
-        return hop * problem.routes.hops[source, target]
-    ps_per_byte = 1e12 / problem.routes.bytes_per_second[source, target]
-    return np.rint(problem.graph.tensor_bytes[tensor] * ps_per_byte).astype(np.int64)
+    return to_ticks(np.where(np.isfinite(seconds), seconds, 0.0))

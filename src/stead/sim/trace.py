@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput
 from stead.problem import Placement
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.check import check_trace
 from stead.sim.memory import Blocks, Curve, peak_of, standing_blocks, timed_blocks
 from stead.sim.timeline import Step, Timeline, Transfers
@@ -102,12 +103,12 @@ class Trace:
     @property
     def start_seconds(self) -> NDArray[np.float64]:  # [operator]
         """When each operator started."""
-        return self.start_ticks / 1e12
+        return self.start_ticks / TICKS_PER_SECOND
 
     @property
     def finish_seconds(self) -> NDArray[np.float64]:  # [operator]
         """When each operator finished."""
-        return self.finish_ticks / 1e12
+        return self.finish_ticks / TICKS_PER_SECOND
 
     @property
     def order(self) -> NDArray[np.int32]:

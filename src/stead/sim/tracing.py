@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Load, Pieces, Placement, Placeto, Policy, Problem
 from stead.problem.in_ticks import Tables
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
 from stead.sim.pipeline import unrolled
 from stead.sim.published_placeto import simulate_placeto
@@ -187,12 +188,12 @@ def _judged(
         placement=placement,
         policy=policy,
         objective_ticks=ticks,
-        objective_seconds=ticks / 1e12,
+        objective_seconds=ticks / TICKS_PER_SECOND,
         problems=_torn(placement),
-        compute_seconds=spent[0] / 1e12,
-        received_seconds=spent[1] / 1e12,
-        sent_seconds=spent[2] / 1e12,
-        busy_seconds=spent[3] / 1e12,
+        compute_seconds=spent[0] / TICKS_PER_SECOND,
+        received_seconds=spent[1] / TICKS_PER_SECOND,
+        sent_seconds=spent[2] / TICKS_PER_SECOND,
+        busy_seconds=spent[3] / TICKS_PER_SECOND,
         peak_bytes=np.asarray(peak_bytes, dtype=np.int64),
         limit_bytes=_limits(placement.problem),
         timeline=timeline,

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
+from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 
-TICKS_PER_SECOND = 1e12
 WRITE, READ = 0, 1  # host memory
 
 
@@ -19,7 +19,7 @@ def way_ticks(
     if given is None:
         wire = np.rint(problem.graph.tensor_bytes * (TICKS_PER_SECOND / bytes_per_second)).astype(np.int64)
     else:
-        wire = hops * np.rint(given * TICKS_PER_SECOND).astype(np.int64)
+        wire = hops * to_ticks(given)
     ticks: NDArray[np.int64] = wire + round(latency_seconds * TICKS_PER_SECOND)
     return ticks
 
@@ -43,3 +43,14 @@ def host_ticks(problem: Problem, way: int, device: int) -> NDArray[np.int64]:  #
     return way_ticks(
         problem, routes.host_latency_seconds[way, device], routes.host_bytes_per_second[way, device], hops=1
     )
+
+
+def wire_ticks(
+    problem: Problem, tensor: NDArray[np.int32], source: NDArray[np.int32], target: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """How long transfers occupy their way, latency not included."""
+    if problem.costs.tensor_seconds is not None:
+        hop = to_ticks(problem.costs.tensor_seconds[tensor])
+        return hop * problem.routes.hops[source, target]
+    ps_per_byte = TICKS_PER_SECOND / problem.routes.bytes_per_second[source, target]
+    return np.rint(problem.graph.tensor_bytes[tensor] * ps_per_byte).astype(np.int64)

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.errors import BadInput
 from stead.problem import Placement, Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import Shortfall, simulate
 from stead.sim.replication import sync_ticks_per_byte
-from stead.sim.transfer_times import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.linear_orders import linear_orders
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce, steady_load

@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Latency, Order, Placement, Placeto, Problem
 from stead.problem.in_ticks import IMPOSSIBLE, Tables
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate
 from stead.solvers.auto import Auto
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.exact.all_orders import NO_CHANNEL, EveryOrder, Tasks
-from stead.solvers.exact.programs.program import TICKS_PER_SECOND, Outcome, Program, Scale, Settings, run
+from stead.solvers.exact.programs.program import Outcome, Program, Scale, Settings, run
 from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
 

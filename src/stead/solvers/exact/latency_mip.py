@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Problem
 from stead.problem.in_ticks import Tables
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.spec.offload_run import pieces
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.call_ideals import CallIdeals
@@ -35,7 +36,7 @@ from stead.solvers.exact.offload import (
     reduced_calls,
     through_host,
 )
-from stead.solvers.exact.programs.program import TICKS_PER_SECOND, Program, Scale, Settings, run
+from stead.solvers.exact.programs.program import Program, Scale, Settings, run
 from stead.solvers.exact.programs.solving import BUILDING_SECONDS
 from stead.solvers.exact.reduction import Reduced, reduce
 from stead.solvers.part_budgets import limited
@@ -347,7 +348,7 @@ def _host_ticks(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     best = hosts[by_unit.argmin(axis=1)][problem.units]
     rows = np.arange(len(best))
     allowed = problem.allowed[rows, best]
-    ticks = np.where(allowed, np.rint(np.where(allowed, problem.costs.seconds[rows, best], 0) * 1e12), -1)
+    ticks = np.where(allowed, np.rint(np.where(allowed, problem.costs.seconds[rows, best], 0) * TICKS_PER_SECOND), -1)
     return ticks.astype(np.int64), best
 
 

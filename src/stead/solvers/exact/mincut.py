@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Latency, Placeto, Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.split import Split
 from stead.solvers.exact.exchange import MOST_TICKS, exchange, longest_total
@@ -139,7 +140,7 @@ def _best_by_exchange(search: Search, costs: SequentialCosts) -> NDArray[np.int6
             continue
         ticks, moved = outcome
         if len(pairs) == 1:
-            search.raise_bound(ticks / 1e12, "minimum cut")
+            search.raise_bound(ticks / TICKS_PER_SECOND, "minimum cut")
         if best is None or ticks < best or search.evaluations == 0:
             best, devices = ticks, moved
             _offer(search, devices)
@@ -155,7 +156,7 @@ def _bound_by_cuts(search: Search, costs: SequentialCosts) -> None:
         pair = costs.against_rest(d)
         found = exchange(pair, np.where(pair.allowed[:, 0], 0, 1).astype(np.int64), 0, 1)
         if found is not None:
-            search.raise_bound(found[0] / 1e12, f"minimum cut around {search.problem.cluster.names[d]}")
+            search.raise_bound(found[0] / TICKS_PER_SECOND, f"minimum cut around {search.problem.cluster.names[d]}")
 
 
 def _quickest(costs: SequentialCosts) -> NDArray[np.int64]:  # [unit]

@@ -31,7 +31,8 @@ from stead.graph.arrays import distinct_pairs
 from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.problem import Load, Problem, Throughput
 from stead.problem.problem import alike
-from stead.sim.transfer_times import READ, TICKS_PER_SECOND, WRITE, host_ticks, link_ticks
+from stead.problem.ticks import to_ticks
+from stead.sim.transfer_times import READ, WRITE, host_ticks, link_ticks
 from stead.solvers.exact.merging import merged
 
 Notion = Literal[
@@ -309,7 +310,7 @@ class _Times:
     @staticmethod
     def of(problem: Problem) -> _Times:
         seconds = np.where(problem.allowed, problem.costs.seconds, 0.0)
-        ticks = np.where(problem.allowed, np.rint(seconds * TICKS_PER_SECOND).astype(np.int64), -1)
+        ticks = np.where(problem.allowed, to_ticks(seconds), -1)
         receive, send = _through_host(problem) if problem.cluster.routing == "host" else _direct(problem)
         exact = problem.cluster.routing == "host" or len(problem.cluster) <= 2
         return _Times(ticks, receive, send, exact)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
+from stead.problem.ticks import to_ticks
+from stead.sim.transfer_times import link_ticks
 
 NO_WAY = -1  # ticks of a transfer between devices without a route
 
@@ -50,7 +52,7 @@ class SequentialCosts:
     def of(problem: Problem) -> SequentialCosts:
         """What the simulator charges."""
         reads = _reads(problem)
-        ticks = np.rint(_finite_seconds(problem) * 1e12).astype(np.int64)
+        ticks = to_ticks(_finite_seconds(problem))
         unit_ticks = np.zeros((problem.unit_count, len(problem.cluster)), dtype=np.int64)
         np.add.at(unit_ticks, problem.units, ticks)
         return SequentialCosts(
@@ -116,18 +118,12 @@ def _finite_seconds(problem: Problem) -> NDArray[np.float64]:  # [operator, devi
 
 def _way(problem: Problem, tensors: NDArray[np.int64], s: int, d: int) -> NDArray[np.int64]:  # [tensor]
     """Ticks of moving some tensors from s to d, latency included, as the simulator rounds them."""
-    routes, given = problem.routes, problem.costs.tensor_seconds
     if s == d:
         return np.zeros(len(tensors), dtype=np.int64)
-    if np.isinf(routes.latency_seconds[s, d]):
+    if np.isinf(problem.routes.latency_seconds[s, d]):
         return np.full(len(tensors), NO_WAY, dtype=np.int64)
-    if given is not None:
-        wire = routes.hops[s, d] * np.rint(given[tensors] * 1e12).astype(np.int64)
-    else:
-        ps_per_byte = 1e12 / routes.bytes_per_second[s, d]
-        wire = np.rint(problem.graph.tensor_bytes[tensors] * ps_per_byte).astype(np.int64)
-    ticks: NDArray[np.int64] = wire + round(routes.latency_seconds[s, d] * 1e12)
-    return ticks
+    return link_ticks(problem, s, d)[tensors]
+
 
 
 def _reads(problem: Problem) -> Reads:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.problem import Problem
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.solvers.base import Budget, Search, Solution, reraise
 from stead.solvers.exact.reduction import not_balanced, steady_load
 from stead.solvers.rules.settle import accelerators, hosts, started
@@ -74,7 +75,7 @@ class LocalSearch:
         if misfits:
             search.notes.append(
                 f"{misfits} of {len(scored)} descents end where something does not fit, the best of all at "
-                f"{ticks.min() / 1e12:.6g} s per sample"
+                f"{ticks.min() / TICKS_PER_SECOND:.6g} s per sample"
             )
 
 

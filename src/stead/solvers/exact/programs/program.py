@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput
 from stead.problem import Order
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.solvers.base import Search
 
 Engine = Literal["cp-sat", "highs"]
 Status = Literal["optimal", "infeasible", "stopped"]
-TICKS_PER_SECOND = 1_000_000_000_000
 MOST_UNITS = 2**53  # totals above it are neither exact in a double nor safe in sums of 64 bits
 FINEST_STEP = 1e-7  # of the upper bound, where ticks must be rounded
 AT_MOST = 1 + 1e-9  # times a known value: greater bounds are not believed
