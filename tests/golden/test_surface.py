@@ -204,7 +204,8 @@ def hold(name: str, now: Mapping[str, str], release: str = "") -> None:
         for line in difflib.ndiff(text.rstrip("\n").splitlines(), new.splitlines()):
             if line[0] in "-+":
                 lines.append(f"{command}: {'was' if line[0] == '-' else 'is '} {line[2:]}")
-    assert not lines, "\n".join([*lines, WHY])
+    if lines:
+        pytest.fail("\n".join([*lines, WHY]), pytrace=False)
 
 
 def test_help_is_as_it_was(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
