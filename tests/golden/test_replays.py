@@ -191,14 +191,9 @@ def replayed(problem: Problem, names: list[str]) -> list[str]:
 
 
 def held(name: str, before: Record, same_engines: bool) -> Record:
-    """The fields of a record that must come again; of other releases of an engine only what was proved.
-
-    How many of its incumbents an engine reports before it ends, and so how many are scored, is a matter of threads.
-    """
-    if name not in ENGINE_SOLVERS:
+    """The fields of a record that must come again; of other releases of an engine only what was proved."""
+    if name not in ENGINE_SOLVERS or same_engines:
         return before
-    if same_engines:
-        return {key: value for key, value in before.items() if key != "evaluations"}
     proved = "objective_seconds" in before and before["objective_seconds"] == before["bound_seconds"]
     return {key: before[key] for key in ("objective_seconds", "scope")} if proved else {}
 

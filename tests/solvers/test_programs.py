@@ -234,6 +234,13 @@ def test_incumbents_beyond_the_evaluations_allowed_are_not_heard(monkeypatch):
     assert (search.evaluations, search.best_seconds) == (1, 7.0)
 
 
+def test_what_an_engine_finds_after_the_proof_is_not_heard(monkeypatch):
+    # Whether it had the time for another incumbent before it stopped would be chance, and so the count.
+    messages = [Incumbent(values(0, 0, 0)), Proved(4)]
+    search, _ = listened(monkeypatch, messages, Outcome("stopped", 4, values(1, 1, 1)))
+    assert (search.evaluations, search.best_seconds, search.bound_seconds) == (1, 4.0, 4.0)
+
+
 def test_a_failing_engine_fails_the_search(monkeypatch):
     class Failing(Scripted):
         def solve(self, report):

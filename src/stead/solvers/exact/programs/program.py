@@ -256,7 +256,7 @@ def run(
     if outcome.status == "infeasible" and program.hint:
         search.notes.append(f"{settings.engine} calls a program infeasible that has a known solution")
         return Outcome("stopped", 0)
-    if outcome.values is not None:
+    if outcome.values is not None and not search.done:  # how far an engine comes that is told to stop is chance
         listener.hear(Incumbent(outcome.values))
     listener.hear(Proved(outcome.bound))
     return outcome
