@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "problem.h"
+#include "base/problem.h"
 
 namespace stead {
 

@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "batch.h"
-#include "check.h"
-#include "draft.h"
-#include "heap.h"
-#include "problem.h"
-#include "simulate.h"
+#include "base/problem.h"
+#include "sim/batch.h"
+#include "sim/event_queue.h"
+#include "sim/simulate.h"
+#include "tests/draft.h"
+#include "tests/expect.h"
 
 using namespace stead;
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "check.h"
-#include "ideals.h"
-#include "linear_dp.h"
-#include "stages.h"
+#include "stages/ideals.h"
+#include "stages/linear_dp.h"
+#include "stages/stages.h"
+#include "tests/expect.h"
 
 using namespace stead;
 

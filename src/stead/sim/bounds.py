@@ -6,7 +6,7 @@ Notation    v operator or unit, d device
     h[v]    ticks before which v cannot start       q[v]    ticks that pass at least once v is done
 
 Everything is computed in whole picoseconds, as the simulator counts: a bound can equal a value, and no rounding lifts
-it above one. core/window_bounds.h and core/heads.h have the proofs of what windows and crowded paths claim.
+it above one. core/bounds/windows.h and heads_and_tails.h have the proofs of what windows and crowded paths claim.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A path that no memory can hold: it changes device, and every change takes a transfer. See core/runs.h."""
+"""A path that no memory can hold: it changes device, and every change takes a transfer. See core/bounds/cut_path.h."""
 
 from __future__ import annotations
 

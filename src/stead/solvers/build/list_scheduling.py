@@ -1,7 +1,7 @@
 """List scheduling: one operator after another goes where it finishes or starts first, on a growing time line.
 
 The native core builds devices and an order together; transfers, contention and the memory of weights and long-lived
-tensors are kept while it goes (see core/construct.h). A latency answer carries the order.
+tensors are kept while it goes (see core/build/list_schedule.h). A latency answer carries the order.
 """
 
 from __future__ import annotations

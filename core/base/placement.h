@@ -1,0 +1,67 @@
+// What can be said about a placement before anything is simulated.
+#pragma once
+
+#include <cstdint>
+
+#include "base/problem.h"
+
+namespace stead {
+
+/// How the scoring of a placement ended. Everything but `ok` is an answer, not an error.
+enum class Status : std::uint8_t {
+    ok = 0,
+    memory = 1,       // some device is over its capacity
+    unsupported = 2,  // an operator sits on a device that cannot run it
+    unreachable = 3,  // a tensor has no way to a reader
+    cut = 4,          // longer than the cutoff
+    cyclic = 5,       // calls of an offloaded graph wait for each other
+};
+
+/// Why a placement cannot run at all; fields that do not apply are -1.
+struct Obstacle {
+    Status status = Status::ok;
+    std::int32_t op = -1;      // unsupported: the operator
+    std::int32_t device = -1;  // and the device
+    std::int32_t source = -1;  // unreachable: the two devices
+    std::int32_t target = -1;
+    std::int32_t tensor = -1;  // and the tensor
+};
+
+/// Throws std::invalid_argument when an operator is on a device that does not exist.
+void check_placement(const Problem& problem, const std::uint8_t* placement);
+
+/// The first operator that cannot run where it is.
+Obstacle find_unsupported(const Problem& problem, const std::uint8_t* placement);
+
+/// The first operator that cannot run where it is; without one, the first tensor that a direct link cannot bring to
+/// one of its readers.
+Obstacle find_obstacle(const Problem& problem, const std::uint8_t* placement);
+
+/// Calls visit(d, i) for each device d other than `source` where tensor `t` is read, in the order of the first readers;
+/// i is the first reader's entry in `consumer`.
+template <class Visit>
+void for_each_target(const Problem& problem, const std::uint8_t* placement, std::int32_t t, int source, Visit visit) {
+    std::uint64_t seen = std::uint64_t{1} << source;
+    for (std::int32_t i = problem.consumer_first[t]; i < problem.consumer_first[t + 1]; ++i) {
+        const int d = placement[problem.consumer[i]];
+        if (seen >> d & 1) continue;
+        seen |= std::uint64_t{1} << d;
+        visit(d, i);
+    }
+}
+
+/// Calls visit(reader) for each reader of tensor `t` on device `d`, from entry `i` of `consumer` on.
+template <class Visit>
+void for_each_reader_on(const Problem& problem, const std::uint8_t* placement, std::int32_t t, int d, std::int32_t i,
+                        Visit visit) {
+    for (; i < problem.consumer_first[t + 1]; ++i)
+        if (placement[problem.consumer[i]] == d) visit(problem.consumer[i]);
+}
+
+/// The first reader of tensor `t` on device `d` as an entry of `consumer`; -1 without one.
+std::int32_t first_reader_on(const Problem& problem, const std::uint8_t* placement, std::int32_t t, int d);
+
+/// Bytes of the weights on each device, into `bytes` [device].
+void resident_weights(const Problem& problem, const std::uint8_t* placement, std::int64_t* bytes);
+
+}  // namespace stead

@@ -1,0 +1,128 @@
+// Local search: checks of shapes, conversions, nothing else.
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/placement.h"
+#include "bindings/border.h"
+#include "search/decoder.h"
+#include "search/local_search.h"
+#include "sim/order_checks.h"
+
+namespace stead::bindings {
+namespace {
+
+using Found = std::tuple<Result<std::uint8_t, 2>, Result<std::int32_t, 2>, Result<Ticks, 1>, std::int64_t, std::int64_t,
+                         Result<std::int64_t, 2>, nb::object>;
+
+template <class T>
+std::vector<T> copied(const Vector<T>& array, std::vector<T> otherwise) {
+    return array.is_valid() ? std::vector<T>(array.data(), array.data() + array.size()) : std::move(otherwise);
+}
+
+Found arrays(SearchResult&& result, std::size_t operators, nb::object raised) {
+    std::vector<std::uint8_t> devices;
+    std::vector<std::int32_t> orders;
+    std::vector<Ticks> ticks;
+    for (const SearchState& state : result.pool) {
+        devices.insert(devices.end(), state.devices.begin(), state.devices.end());
+        orders.insert(orders.end(), state.order.begin(), state.order.end());
+        ticks.push_back(state.ticks);
+    }
+    const std::size_t rows = ticks.size(), rounds = result.trail.size() / 2;
+    return {owned<std::uint8_t, 2>(std::move(devices), {rows, operators}),
+            owned<std::int32_t, 2>(std::move(orders), {rows, operators}),
+            owned<Ticks, 1>(std::move(ticks), {rows}),
+            result.moves,
+            result.work,
+            owned<std::int64_t, 2>(std::move(result.trail), {rounds, 2}),
+            std::move(raised)};
+}
+
+/// Makespans after single changes, each made to what the ones before left; see the docstring below.
+std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uint8_t> placement,
+                                std::span<const std::int32_t> order, std::span<const std::int32_t> operators,
+                                std::span<const std::uint8_t> targets, std::span<const std::uint8_t> kept,
+                                Ticks cutoff) {
+    if (std::ssize(placement) != problem.operators)
+        fail("placement needs ", problem.operators, " entries, got ", placement.size());
+    if (operators.size() != targets.size() || operators.size() != kept.size())
+        fail("operators, targets and kept need the same length, got ", operators.size(), ", ", targets.size(), " and ",
+             kept.size());
+    check_placement(problem, placement.data());
+    OrderCheck(problem).topological(order);
+    if (find_obstacle(problem, placement.data()).status != Status::ok) fail("the placement cannot run");
+    const DecodeTables tables(problem);
+    Decoder decoder(problem, tables);
+    decoder.load(placement.data(), order.data());
+    std::vector<Ticks> ticks;
+    for (std::size_t i = 0; i < operators.size(); ++i) {
+        const std::int32_t v = operators[i];
+        if (v < 0 || v >= problem.operators || targets[i] >= problem.devices)
+            fail("move ", i, ": no operator ", v, " or no device ", +targets[i]);
+        if (problem.duration[std::int64_t{v} * problem.devices + targets[i]] == impossible) {
+            ticks.push_back(-1);
+            continue;
+        }
+        decoder.place(v, targets[i]);
+        const Ticks value = decoder.evaluate(cutoff);
+        ticks.push_back(value == never ? -1 : value);
+        if (kept[i] && value != never)
+            decoder.keep();
+        else
+            decoder.drop();
+    }
+    return ticks;
+}
+
+}  // namespace
+
+void bind_search(nb::module_& module) {
+    module.def(
+        "search",
+        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Matrix<std::uint8_t>& starts,
+           const Matrix<std::int32_t>& start_orders, std::int64_t budget, double seconds, std::uint64_t seed,
+           int threads, int streams, int rounds, int pool, double warmth, const Vector<std::int64_t>& held_bytes,
+           const Vector<std::int64_t>& room_bytes) {
+            const std::size_t rows = starts.shape(0), n = problem.operators;
+            const SearchStarts given{.rows = static_cast<std::int64_t>(rows),
+                                     .devices = matrix("starts", starts, rows, n),
+                                     .orders = matrix("start_orders", start_orders, rows, n)};
+            const SearchOptions options{.budget = budget,
+                                        .seconds = seconds,
+                                        .seed = seed,
+                                        .streams = streams,
+                                        .rounds = rounds,
+                                        .pool = pool,
+                                        .warmth = warmth};
+            ResidentLimits limits{.held_bytes = copied(held_bytes, std::vector<std::int64_t>(n)),
+                              .room_bytes = copied(room_bytes, problem.memory_bytes)};
+            auto [found, raised] = without_gil_or_loss([&] {
+                return search(problem, vector(unit_of), given, std::move(limits), options, workers(threads));
+            });
+            return arrays(std::move(found), n, std::move(raised));
+        },
+        "problem"_a, "unit_of"_a.noconvert(), "starts"_a.noconvert(), "start_orders"_a.noconvert(), nb::kw_only(),
+        "budget"_a, "seconds"_a, "seed"_a = 0, "threads"_a = 0, "streams"_a = 2, "rounds"_a = 8, "pool"_a = 8,
+        "warmth"_a = 0.002, "held_bytes"_a.noconvert().none() = nb::none(),
+        "room_bytes"_a.noconvert().none() = nb::none(),
+        "(devices, orders, ticks, moves, work, trail, raised) of a local search under policy program_order, best "
+        "first. The same for any number of threads unless `seconds` run out or a signal handler raises something.");
+    module.def(
+        "decode_moves",
+        [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order,
+           const Vector<std::int32_t>& operators, const Vector<std::uint8_t>& targets,
+           const Vector<std::uint8_t>& kept, Ticks cutoff_ticks) {
+            return column(without_gil([&] {
+                return decode_moves(problem, vector(placement), vector(order), vector(operators), vector(targets),
+                                    vector(kept), std::min(cutoff_ticks, never - 1));
+            }));
+        },
+        "problem"_a, "placement"_a.noconvert(), "order"_a.noconvert(), "operators"_a.noconvert(),
+        "targets"_a.noconvert(), "kept"_a.noconvert(), "cutoff_ticks"_a = never,
+        "[move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the "
+        "cutoff is exceeded. Moves that are not kept are taken back.");
+}
+
+}  // namespace stead::bindings

@@ -1,0 +1,396 @@
+#include "search/decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/placement.h"
+
+namespace stead {
+namespace {
+
+constexpr Ticks unused = -1;          // a device or channel that nothing behind needs
+constexpr std::int64_t unknown = -1;  // no entry is known to be on a longest path
+
+/// Checkpoints cost memory and time when a change is kept, distance between them when one is judged.
+std::int32_t checkpoint_step(std::int32_t operators) {
+    return operators < 4096 ? 16 : operators < 32768 ? 32 : 64;
+}
+
+}  // namespace
+
+DecodeTables::DecodeTables(const Problem& problem)
+    : read_first(problem.operators + 1), read(problem.consumer.size()), behind(problem.operators),
+      step(checkpoint_step(problem.operators)) {
+    for (const std::int32_t reader : problem.consumer) ++read_first[reader + 1];
+    for (std::int32_t v = 0; v < problem.operators; ++v) read_first[v + 1] += read_first[v];
+    std::vector<std::int32_t> next(read_first.begin(), read_first.end() - 1);
+    for (std::int32_t t = 0; t < problem.tensors; ++t)
+        for (std::int32_t i = problem.consumer_first[t]; i < problem.consumer_first[t + 1]; ++i)
+            read[next[problem.consumer[i]]++] = t;
+    const std::int64_t k = problem.devices;
+    for (std::int32_t v = problem.operators - 1; v >= 0; --v) {
+        Ticks least = never;
+        for (int d = 0; d < k; ++d)
+            if (problem.duration[v * k + d] != impossible) least = std::min(least, problem.duration[v * k + d]);
+        for (std::int32_t i = read_first[v]; i < read_first[v + 1]; ++i) {
+            Ticks& before = behind[problem.producer[read[i]]];
+            before = std::max(before, least + behind[v]);
+        }
+    }
+}
+
+Decoder::Decoder(const Problem& problem, const DecodeTables& tables)
+    : problem_(problem), tables_(tables), view_(problem), operators_(problem.operators), devices_(problem.devices),
+      step_(tables.step), width_(problem.devices + problem.channels), device_(operators_), settled_(operators_),
+      order_(operators_), position_(operators_), finish_(operators_), at_(problem.tensors * devices_),
+      tail_(operators_), heads_((checkpoint_at(operators_) + 1) * width_), tails_(heads_.size()),
+      longest_finish_(checkpoint_at(operators_) + 1), now_(width_), crossing_(checkpoint_at(operators_) + 1) {}
+
+void Decoder::load(const std::uint8_t* placement, const std::int32_t* order) {
+    forget();
+    std::copy_n(placement, operators_, device_.begin());
+    settled_ = device_;
+    std::copy_n(order, operators_, order_.begin());
+    for (std::int32_t i = 0; i < operators_; ++i) position_[order_[i]] = i;
+    std::fill_n(head(0), width_, 0);
+    std::fill_n(tails(checkpoint_at(operators_)), width_, unused);
+    longest_finish_[0] = 0;
+    heads_valid_ = 0;
+    tails_valid_ = operators_;
+    advance(0, operators_);
+    makespan_ = now_longest_;
+    open(0, operators_);
+}
+
+void Decoder::open(std::int32_t first, std::int32_t last) {
+    first_ = first / step_ * step_;
+    last_ = std::min(operators_, checkpoint_at(last) * step_);
+    if (heads_valid_ < last_) advance(heads_valid_, last_);
+    if (tails_valid_ > first_) retreat(tails_valid_, first_);
+    find_frontier();
+    certify();
+}
+
+// ---- Forward ----
+
+template <bool kTrial>
+[[gnu::always_inline]] inline void Decoder::note(std::vector<Ticks>& values, std::vector<Undo>& log,
+                                                 std::int64_t index, Ticks value) {
+    if (values[index] == value) return;
+    if constexpr (kTrial) log.push_back({index, values[index]});
+    values[index] = value;
+}
+
+/// Decodes positions from `begin` to `end`, starting from now_; false as soon as one cannot end before `cut`.
+template <bool kTrial>
+bool Decoder::run(std::int32_t begin, std::int32_t end, Ticks cut) {
+    const View<0> view = view_;
+    Ticks* const free = now_.data();
+    Ticks* const channel_free = free + devices_;
+    const std::int32_t* const read_first = tables_.read_first.data();
+    const std::int32_t* const read = tables_.read.data();
+    const std::uint8_t* const device = device_.data();
+    const std::int64_t k = devices_;
+    Forget forget(nullptr);
+    Ticks longest = now_longest_;
+    for (std::int32_t i = begin; i < end; ++i) {
+        const std::int32_t v = order_[i];
+        const int d = device[v];
+        Ticks start = free[d];
+        for (std::int32_t r = read_first[v]; r < read_first[v + 1]; ++r) start = std::max(start, at_[read[r] * k + d]);
+        const Ticks finish = start + view.durations[v * k + d];
+        if (kTrial && finish + tables_.behind[v] > cut) {
+            decoded_ += i - begin + 1;
+            return false;
+        }
+        free[d] = finish;
+        longest = std::max(longest, finish);
+        note<kTrial>(finish_, finish_log_, v, finish);
+        for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t) {
+            note<kTrial>(at_, at_log_, t * k + d, finish);
+            std::uint64_t seen = std::uint64_t{1} << d;
+            for (std::int32_t c = view.consumer_first[t]; c < view.consumer_first[t + 1]; ++c) {
+                const int target = device[view.consumer[c]];
+                if (seen >> target & 1) continue;
+                seen |= std::uint64_t{1} << target;
+                if (kTrial && view.links[d * k + target].latency == impossible) {
+                    decoded_ += i - begin + 1;
+                    return false;
+                }
+                note<kTrial>(at_, at_log_, t * k + target, book(view, t, d, target, finish, channel_free, forget));
+            }
+        }
+    }
+    now_longest_ = longest;
+    decoded_ += end - begin;
+    return true;
+}
+
+/// Decodes for good, and writes the checkpoints. `begin` is one.
+void Decoder::advance(std::int32_t begin, std::int32_t end) {
+    std::int32_t checkpoint = begin / step_;
+    std::copy_n(head(checkpoint), width_, now_.begin());
+    now_longest_ = longest_finish_[checkpoint];
+    for (std::int32_t i = begin; i < end; i += step_) {
+        run<false>(i, std::min(i + step_, end), never);
+        ++checkpoint;
+        std::copy_n(now_.begin(), width_, head(checkpoint));
+        longest_finish_[checkpoint] = now_longest_;
+    }
+    heads_valid_ = end;
+}
+
+// ---- Backward ----
+
+/// Tails of positions before `end` down to `begin`; both are checkpoints, `end` has valid tails.
+void Decoder::retreat(std::int32_t end, std::int32_t begin) {
+    Ticks* const frontier = now_.data();
+    std::int32_t checkpoint = checkpoint_at(end);
+    std::copy_n(tails(checkpoint), width_, frontier);
+    for (std::int32_t i = end - 1; i >= begin; --i) {
+        retreat_one(order_[i], frontier);
+        if (i % step_ == 0) std::copy_n(frontier, width_, tails(i / step_));
+    }
+    decoded_ += end - begin;
+    tails_valid_ = begin;
+}
+
+void Decoder::retreat_one(std::int32_t v, Ticks* frontier) {
+    const int d = device_[v];
+    Ticks longest = std::max(Ticks{0}, frontier[d]);
+    for (std::int32_t t = view_.tensor_first[v + 1] - 1; t >= view_.tensor_first[v]; --t) {
+        Ticks behind[max_devices];
+        int targets[max_devices], count = 0;
+        std::uint64_t seen = std::uint64_t{1} << d;
+        behind[d] = 0;
+        for (std::int32_t c = view_.consumer_first[t]; c < view_.consumer_first[t + 1]; ++c) {
+            const std::int32_t reader = view_.consumer[c];
+            const int target = device_[reader];
+            if (!(seen >> target & 1)) {
+                seen |= std::uint64_t{1} << target;
+                targets[count++] = target;
+                behind[target] = 0;
+            }
+            behind[target] = std::max(behind[target], tail_[reader]);
+        }
+        longest = std::max(longest, behind[d]);
+        while (count-- > 0) {  // the last transfer first
+            const Link& way = view_.link(d, targets[count]);
+            const Ticks wire = view_.wire(t, way);
+            Ticks tail = wire + way.latency + behind[targets[count]];
+            if (way.channel >= 0) {
+                Ticks& next = frontier[devices_ + way.channel];
+                if (next != unused) tail = std::max(tail, wire + way.gap + next);
+                next = tail;
+            }
+            longest = std::max(longest, tail);
+        }
+    }
+    frontier[d] = tail_[v] = duration(v, d) + longest;
+}
+
+// ---- Changes ----
+
+void Decoder::place(std::int32_t v, int d) {
+    if (device_[v] == settled_[v]) placed_.push_back(v);
+    device_[v] = static_cast<std::uint8_t>(d);
+}
+
+void Decoder::arrange(std::int32_t begin, std::span<const std::int32_t> operators) {
+    for (const std::int32_t v : operators) {
+        if (order_[begin] != v) arranged_.emplace_back(begin, order_[begin]);
+        order_[begin] = v;
+        position_[v] = begin++;
+    }
+}
+
+/// Whether the transfers of tensor `t` are others, or in another order, than before the change.
+bool Decoder::sends_differ(std::int32_t t) const {
+    const std::int32_t producer = problem_.producer[t];
+    std::uint64_t seen = std::uint64_t{1} << device_[producer], seen_before = seen;
+    std::uint8_t targets[max_devices], before[max_devices];
+    int count = 0, count_before = 0;
+    for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
+        const std::uint8_t now = device_[problem_.consumer[c]], old = settled_[problem_.consumer[c]];
+        if (!(seen >> now & 1)) targets[count++] = now;
+        if (!(seen_before >> old & 1)) before[count_before++] = old;
+        seen |= std::uint64_t{1} << now;
+        seen_before |= std::uint64_t{1} << old;
+    }
+    return count != count_before || !std::equal(targets, targets + count, before);
+}
+
+void Decoder::find_sends_changed(std::int32_t v) {
+    for (std::int32_t r = tables_.read_first[v]; r < tables_.read_first[v + 1]; ++r) {
+        const std::int32_t t = tables_.read[r], at = position_[problem_.producer[t]];
+        if (at < change_begin_ && sends_differ(t)) change_begin_ = at;
+    }
+}
+
+/// The positions that change in any way.
+void Decoder::find_range() {
+    change_begin_ = operators_;
+    change_end_ = 0;
+    const auto include = [&](std::int32_t position) {
+        change_begin_ = std::min(change_begin_, position);
+        change_end_ = std::max(change_end_, position + 1);
+    };
+    for (const auto& [position, v] : arranged_) include(position);
+    for (const std::int32_t v : placed_) include(position_[v]);
+    for (const std::int32_t v : placed_) find_sends_changed(v);
+    run_begin_ = change_begin_ / step_ * step_;
+    run_end_ = std::min(last_, checkpoint_at(change_end_) * step_);
+}
+
+Ticks Decoder::evaluate(Ticks threshold) {
+    find_range();
+    if (change_begin_ >= change_end_) return makespan_ <= threshold ? makespan_ : never;
+    const std::int32_t begin = run_begin_ / step_;
+    std::copy_n(head(begin), width_, now_.begin());
+    now_longest_ = longest_finish_[begin];
+    if (!run<true>(run_begin_, run_end_, threshold)) return never;
+    // What changed decides, unless all of it became shorter than the makespan was.
+    const std::int32_t checkpoint = checkpoint_at(run_end_);
+    const Ticks changed = std::max({now_longest_, over_resources(checkpoint), over_changed_tensors(run_end_)});
+    if (changed > threshold) return never;
+    if (changed >= makespan_) return changed;
+    if (still_critical(checkpoint)) return makespan_ <= threshold ? makespan_ : never;
+    if (!run<true>(run_end_, last_, threshold)) return never;
+    const Ticks exact = std::max({now_longest_, over_resources(checkpoint_at(last_)), over_frontier()});
+    return exact <= threshold ? exact : never;
+}
+
+/// The longest path over a device or channel from now_ to the end.
+Ticks Decoder::over_resources(std::int32_t checkpoint) {
+    const Ticks* const tail = tails(checkpoint);
+    Ticks longest = 0;
+    for (std::int64_t i = 0; i < width_; ++i)
+        if (tail[i] != unused) longest = std::max(longest, now_[i] + tail[i]);
+    return longest;
+}
+
+/// The longest tail of a reader of tensor `t` on device `d` that stands at `position` or behind; -1 without one.
+Ticks Decoder::longest_behind(std::int32_t t, int d, std::int32_t position) const {
+    Ticks longest = unused;
+    for_each_reader_on(problem_, device_.data(), t, d, problem_.consumer_first[t], [&](std::int32_t reader) {
+        if (position_[reader] >= position) longest = std::max(longest, tail_[reader]);
+    });
+    return longest;
+}
+
+/// The longest path over a tensor that arrives at another time than before and is read at `position` or behind.
+Ticks Decoder::over_changed_tensors(std::int32_t position) const {
+    Ticks longest = 0;
+    for (const Undo& change : at_log_) {
+        const Ticks behind = longest_behind(static_cast<std::int32_t>(change.index / devices_),
+                                            static_cast<int>(change.index % devices_), position);
+        if (behind != unused) longest = std::max(longest, at_[change.index] + behind);
+    }
+    return longest;
+}
+
+Ticks Decoder::over_frontier() const {
+    Ticks longest = 0;
+    for (const Frontier& tensor : frontier_) longest = std::max(longest, at_[tensor.index] + tensor.beyond);
+    return longest;
+}
+
+/// Whether a longest path is known to be as long as before: it crosses the checkpoint over a tensor that did not
+/// change.
+bool Decoder::still_critical(std::int32_t checkpoint) const {
+    const std::int64_t index = crossing_[checkpoint];
+    if (index == unknown) return false;
+    return std::none_of(at_log_.begin(), at_log_.end(), [&](const Undo& change) { return change.index == index; });
+}
+
+void Decoder::keep() {
+    for (const std::int32_t v : placed_) settled_[v] = device_[v];
+    const std::int32_t begin = run_begin_, end = run_end_;
+    const bool changes = change_begin_ < change_end_;
+    forget();
+    if (!changes) return;
+    advance(begin, last_);
+    const Ticks inside = now_longest_;
+    if (end > first_) retreat(end, first_);
+    tails_valid_ = first_;
+    std::copy_n(head(checkpoint_at(last_)), width_, now_.begin());
+    makespan_ = std::max({inside, over_resources(checkpoint_at(last_)), over_frontier()});
+    certify();
+}
+
+void Decoder::drop() {
+    undo();
+    for (const std::int32_t v : placed_) device_[v] = settled_[v];
+    for (auto entry = arranged_.rbegin(); entry != arranged_.rend(); ++entry) order_[entry->first] = entry->second;
+    for (const auto& [position, v] : arranged_) position_[order_[position]] = position;
+    forget();
+}
+
+void Decoder::undo() {
+    for (auto entry = at_log_.rbegin(); entry != at_log_.rend(); ++entry) at_[entry->index] = entry->old;
+    for (auto entry = finish_log_.rbegin(); entry != finish_log_.rend(); ++entry) finish_[entry->index] = entry->old;
+}
+
+void Decoder::forget() {
+    placed_.clear();
+    arranged_.clear();
+    at_log_.clear();
+    finish_log_.clear();
+}
+
+// ---- The window ----
+
+/// Tensors that are produced before the end of the window and read behind it.
+void Decoder::find_frontier() {
+    frontier_.clear();
+    if (last_ == operators_) return;
+    for (std::int32_t i = 0; i < last_; ++i) {
+        const std::int32_t v = order_[i];
+        for (std::int32_t t = view_.tensor_first[v]; t < view_.tensor_first[v + 1]; ++t) {
+            Ticks beyond[max_devices];
+            std::uint64_t seen = 0;
+            for (std::int32_t c = view_.consumer_first[t]; c < view_.consumer_first[t + 1]; ++c) {
+                const std::int32_t reader = view_.consumer[c];
+                if (position_[reader] < last_) continue;
+                const int d = device_[reader];
+                beyond[d] = seen >> d & 1 ? std::max(beyond[d], tail_[reader]) : tail_[reader];
+                seen |= std::uint64_t{1} << d;
+            }
+            for (; seen; seen &= seen - 1) {
+                const int d = std::countr_zero(seen);
+                frontier_.push_back({t * devices_ + d, beyond[d]});
+            }
+        }
+    }
+}
+
+/// Collects what is critical. At checkpoints where a device or channel is on a longest path none is looked for: these
+/// are always judged.
+void Decoder::certify() {
+    const std::int32_t lowest = first_ / step_, highest = checkpoint_at(last_);
+    std::fill(crossing_.begin() + lowest, crossing_.begin() + highest + 1, unknown);
+    critical_.clear();
+    for (std::int32_t i = first_; i < last_; ++i) {
+        const std::int32_t v = order_[i];
+        if (start(v) + tail_[v] == makespan_) critical_.push_back(v);
+    }
+    for (const Frontier& tensor : frontier_)
+        if (at_[tensor.index] + tensor.beyond == makespan_) crossing_[highest] = tensor.index;
+    std::int32_t open = highest;  // checkpoints above it have been dealt with
+    for (auto entry = critical_.rbegin(); entry != critical_.rend(); ++entry) {
+        const std::int32_t v = *entry;
+        const Ticks begins = start(v);
+        for (std::int32_t r = tables_.read_first[v]; r < tables_.read_first[v + 1]; ++r) {
+            const std::int64_t index = tables_.read[r] * devices_ + device_[v];
+            if (at_[index] != begins) continue;
+            // Checkpoints behind the producer and not behind v.
+            const std::int32_t top = std::min(open, position_[v] / step_);
+            const std::int32_t bottom = std::max(lowest, position_[problem_.producer[tables_.read[r]]] / step_ + 1);
+            for (std::int32_t c = top; c >= bottom; --c) crossing_[c] = index;
+            open = std::min(open, bottom - 1);
+        }
+    }
+}
+
+}  // namespace stead

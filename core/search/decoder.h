@@ -1,0 +1,145 @@
+// The schedule of (devices, order) under policy program_order, kept so that a change costs little to judge.
+//
+// For a fixed order the schedule is a system of maxima and sums, so two things suffice to judge a change between two
+// positions: when every device, channel and tensor is free or there before the first (the head, by a pass forward), and
+// how long it takes from there to the end behind the last (the tail, by a pass backward; as for job shops, Taillard
+// 1994).
+// Only what lies between them is decoded again, and the makespan that results is exact.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/problem.h"
+#include "sim/sending.h"
+
+namespace stead {
+
+/// What decoders of one problem share.
+struct DecodeTables {
+    explicit DecodeTables(const Problem& problem);
+
+    std::vector<std::int32_t> read_first;  // [operator + 1]
+    std::vector<std::int32_t> read;        // tensors that each operator reads
+    std::vector<Ticks> behind;             // [operator]; least ticks from its finish to the end, wherever all run
+    std::int32_t step;                     // positions between two checkpoints
+};
+
+/// A schedule, and trial changes to it. Positions are places in the order.
+///
+/// Changes are staged by `place` and `arrange`, judged by `evaluate`, and then kept or dropped. All staged changes lie
+/// before the end of the open window; the window bounds what has to be done when a change is kept.
+class Decoder {
+public:
+    Decoder(const Problem& problem, const DecodeTables& tables);
+
+    /// Takes over a state; opens the window of all positions. Placement and order have been checked.
+    void load(const std::uint8_t* placement, const std::int32_t* order);
+    /// Restricts changes to positions before `last` and speeds up those from `first` on. Rounded to checkpoints.
+    void open(std::int32_t first, std::int32_t last);
+
+    std::int32_t first() const { return first_; }
+    std::int32_t last() const { return last_; }
+    Ticks makespan() const { return makespan_; }
+    const std::vector<std::uint8_t>& placement() const { return device_; }
+    const std::vector<std::int32_t>& order() const { return order_; }
+    int device(std::int32_t v) const { return device_[v]; }
+    std::int32_t position(std::int32_t v) const { return position_[v]; }
+    Ticks start(std::int32_t v) const { return finish_[v] - duration(v, device_[v]); }
+    Ticks finish(std::int32_t v) const { return finish_[v]; }
+    /// When tensor `t` is on device `d`; only for devices where it is read.
+    Ticks arrival(std::int32_t t, int d) const { return at_[std::int64_t{t} * devices_ + d]; }
+    /// Ticks from the start of `v` to the end, for operators in the window.
+    Ticks tail(std::int32_t v) const { return tail_[v]; }
+    /// Operators of the window on a longest path, by position.
+    const std::vector<std::int32_t>& critical() const { return critical_; }
+    /// Operators decoded so far, forward or backward: the measure of work.
+    std::int64_t decoded() const { return decoded_; }
+
+    /// Stages operator `v` on device `d`.
+    void place(std::int32_t v, int d);
+    /// Stages other operators at positions `begin`, `begin` + 1, ...: a permutation of those that stand there.
+    void arrange(std::int32_t begin, std::span<const std::int32_t> operators);
+    /// The makespan with what is staged; `never` if it is above `threshold` or a tensor cannot get to a reader.
+    Ticks evaluate(Ticks threshold);
+    /// Makes what was staged and evaluated part of the schedule.
+    void keep();
+    /// Forgets what was staged.
+    void drop();
+
+private:
+    struct Undo {
+        std::int64_t index;
+        Ticks old;
+    };
+    struct Frontier {  // a tensor that is read behind the window
+        std::int64_t index;
+        Ticks beyond;  // from its arrival to the end
+    };
+
+    Ticks duration(std::int32_t v, int d) const { return view_.duration(v, d); }
+    std::int32_t checkpoint_at(std::int32_t position) const { return (position + step_ - 1) / step_; }
+    Ticks* head(std::int32_t checkpoint) { return &heads_[checkpoint * width_]; }
+    Ticks* tails(std::int32_t checkpoint) { return &tails_[checkpoint * width_]; }
+
+    template <bool kTrial>
+    bool run(std::int32_t begin, std::int32_t end, Ticks cut);
+    template <bool kTrial>
+    void note(std::vector<Ticks>& values, std::vector<Undo>& log, std::int64_t index, Ticks value);
+    void advance(std::int32_t begin, std::int32_t end);
+    void retreat(std::int32_t end, std::int32_t begin);
+    void retreat_one(std::int32_t v, Ticks* frontier);
+    void find_range();
+    void find_sends_changed(std::int32_t v);
+    bool sends_differ(std::int32_t t) const;
+    Ticks longest_behind(std::int32_t t, int d, std::int32_t position) const;
+    Ticks over_resources(std::int32_t checkpoint);
+    Ticks over_changed_tensors(std::int32_t position) const;
+    Ticks over_frontier() const;
+    bool still_critical(std::int32_t checkpoint) const;
+    void find_frontier();
+    void certify();
+    void undo();
+    void forget();
+
+    const Problem& problem_;
+    const DecodeTables& tables_;
+    const View<0> view_;
+    const std::int32_t operators_;
+    const std::int64_t devices_;
+    const std::int32_t step_;
+    const std::int64_t width_;  // devices and channels
+
+    std::vector<std::uint8_t> device_;    // [operator]; with what is staged
+    std::vector<std::uint8_t> settled_;   // [operator]; without
+    std::vector<std::int32_t> order_;     // [position]
+    std::vector<std::int32_t> position_;  // [operator]
+    std::vector<Ticks> finish_;           // [operator]; valid before heads_valid_
+    std::vector<Ticks> at_;               // [tensor, device]
+    std::vector<Ticks> tail_;             // [operator]; valid from tails_valid_ on
+    std::vector<Ticks> heads_;            // [checkpoint, device or channel]; when each is free
+    std::vector<Ticks> tails_;            // [checkpoint, device or channel]; from its next use to the end
+    std::vector<Ticks> longest_finish_;   // [checkpoint]; of operators before it
+    std::vector<Ticks> now_;              // [device or channel]; when each is free, while decoding
+    Ticks now_longest_ = 0;               // the latest finish, while decoding
+    std::int32_t heads_valid_ = 0;
+    std::int32_t tails_valid_ = 0;
+    std::int32_t first_ = 0, last_ = 0;  // the window
+    Ticks makespan_ = 0;
+    std::int64_t decoded_ = 0;
+
+    // The window: what is critical, and where longest paths cross its checkpoints.
+    std::vector<std::int32_t> critical_;
+    std::vector<std::int64_t> crossing_;  // [checkpoint]; entry of at_ on a longest path, or unknown
+    std::vector<Frontier> frontier_;
+
+    // What is staged.
+    std::vector<std::int32_t> placed_;                             // operators
+    std::vector<std::pair<std::int32_t, std::int32_t>> arranged_;  // (position, operator that stood there)
+    std::int32_t change_begin_ = 0, change_end_ = 0;               // positions
+    std::int32_t run_begin_ = 0, run_end_ = 0;                     // the same, rounded to checkpoints
+    std::vector<Undo> at_log_, finish_log_;
+};
+
+}  // namespace stead

@@ -1,0 +1,380 @@
+#include "search/supernodes.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "base/fail.h"
+
+namespace stead {
+namespace {
+
+constexpr std::int64_t most_prices = std::int64_t{1} << 25;  // 256 MiB
+
+std::uint64_t bit(int d) { return std::uint64_t{1} << d; }
+
+template <class Visit>
+void for_each_device(std::uint64_t devices, Visit visit) {
+    for (; devices != 0; devices &= devices - 1) visit(std::countr_zero(devices));
+}
+
+/// Lists of values by key as one array and where each list begins.
+struct Lists {
+    std::vector<std::int32_t> first, values;
+};
+
+/// Sorts pairs (key, value) into a list per key; values stay in the order of the pairs.
+Lists lists_by_key(std::int32_t keys, std::span<const std::pair<std::int32_t, std::int32_t>> pairs) {
+    Lists lists{std::vector<std::int32_t>(keys + 1, 0), std::vector<std::int32_t>(pairs.size())};
+    for (const auto& [key, value] : pairs) ++lists.first[key + 1];
+    std::partial_sum(lists.first.begin(), lists.first.end(), lists.first.begin());
+    std::vector<std::int32_t> next(lists.first.begin(), lists.first.end() - 1);
+    for (const auto& [key, value] : pairs) lists.values[next[key]++] = value;
+    return lists;
+}
+
+int lanes_of(LoadKind load) { return load == LoadKind::sum ? 1 : load == LoadKind::duplex ? 3 : 2; }
+
+/// Number of supernodes; throws unless they are numbered from 0 without gaps.
+std::int32_t count_nodes(const Problem& problem, std::span<const std::int32_t> node_of) {
+    if (static_cast<std::int64_t>(node_of.size()) != problem.operators)
+        fail("node_of needs ", problem.operators, " entries, got ", node_of.size());
+    std::vector<std::uint8_t> seen(node_of.size(), 0);
+    std::int32_t count = 0;
+    for (std::size_t v = 0; v < node_of.size(); ++v) {
+        const std::int32_t node = node_of[v];
+        if (node < 0 || node >= problem.operators)
+            fail("node_of[", v, "] must lie in 0..", problem.operators - 1, ", got ", node);
+        seen[node] = 1;
+        count = std::max(count, node + 1);
+    }
+    const auto gap = std::find(seen.begin(), seen.begin() + count, 0);
+    if (gap != seen.begin() + count) fail("node_of must use every number, ", gap - seen.begin(), " is missing");
+    return count;
+}
+
+}  // namespace
+
+Supernodes::Supernodes(const Problem& problem, std::span<const std::int32_t> node_of, LoadKind given_load,
+                       std::span<const std::int64_t> room)
+    : devices(problem.devices), phases(given_load == LoadKind::fwbw ? 2 : 1), lanes(lanes_of(given_load)),
+      load(given_load), routed_by_host(problem.routed_by_host), allowed(count_nodes(problem, node_of), 0),
+      room_bytes(room.begin(), room.end()), problem_(problem) {
+    if (room.empty()) room_bytes = problem.memory_bytes;
+    if (static_cast<int>(room_bytes.size()) != devices)
+        fail("room_bytes needs ", devices, " entries, got ", room.size());
+    for (const Part part : {computed, received, sent})
+        for (const int late : {0, 1})
+            lane_[part][late] = load == LoadKind::fwbw      ? late
+                                : load == LoadKind::duplex  ? part
+                                : load == LoadKind::overlap ? part != computed
+                                                            : 0;
+    take_compute(node_of);
+    take_ways();
+    take_bundles(node_of);
+    take_weights(node_of);
+    link_up();
+}
+
+Ticks Supernodes::value(const Lanes& largest) const {
+    return load == LoadKind::fwbw ? largest[0] + largest[1] : *std::max_element(largest.begin(), largest.end());
+}
+
+void Supernodes::take_compute(std::span<const std::int32_t> node_of) {
+    const std::uint64_t all = devices == 64 ? ~std::uint64_t{0} : bit(devices) - 1;
+    std::fill(allowed.begin(), allowed.end(), all);
+    compute_.assign(std::int64_t{count()} * devices * phases, 0);
+    std::vector<std::uint8_t> seen(count(), 0);
+    for (std::int32_t op = 0; op < problem_.operators; ++op) {
+        const std::int32_t v = node_of[op];
+        if (!seen[v]) by_position.push_back(v);
+        seen[v] = 1;
+        const int late = phases == 2 && problem_.phase[op] != 0;
+        for (int d = 0; d < devices; ++d) {
+            const Ticks ticks = problem_.duration[std::int64_t{op} * devices + d];
+            if (ticks == impossible) allowed[v] &= ~bit(d);
+            else compute_[(std::int64_t{v} * devices + d) * phases + late] += ticks;
+        }
+    }
+    const auto stranded = std::find(allowed.begin(), allowed.end(), 0);
+    if (stranded != allowed.end()) fail("no device may run all of supernode ", stranded - allowed.begin());
+}
+
+void Supernodes::take_ways() {
+    const auto way_of = [&](const Link& link) {
+        const auto same = std::ranges::find_if(ways_, [&](const Link& way) {
+            return way.latency == link.latency && way.ps_per_byte == link.ps_per_byte && way.hops == link.hops;
+        });
+        const auto number = static_cast<std::int32_t>(same - ways_.begin());
+        if (number == way_count()) ways_.push_back(link);
+        return number;
+    };
+    for (int s = 0; s < devices; ++s) {
+        if (routed_by_host) {
+            write_way_.push_back(way_of(problem_.host_write[s]));
+            read_way_.push_back(way_of(problem_.host_read[s]));
+            continue;
+        }
+        for (int d = 0; d < devices; ++d) link_way_.push_back(s == d ? -1 : way_of(problem_.link(s, d)));
+    }
+}
+
+Ticks Supernodes::tensor_price(std::int32_t t, int way) const {
+    const Link& link = ways_[way];
+    return link.latency == impossible ? impossible : problem_.wire(t, link) + link.latency;
+}
+
+bool Supernodes::is_free(std::int32_t t) const {
+    for (int way = 0; way < way_count(); ++way)
+        if (tensor_price(t, way) != 0) return false;
+    return true;
+}
+
+void Supernodes::take_bundles(std::span<const std::int32_t> node_of) {
+    struct Leaving {
+        std::int32_t source, late, tensor, first, last;  // readers: from first to last - 1
+    };
+    std::vector<Leaving> leaving;
+    std::vector<std::int32_t> targets;
+    for (std::int32_t t = 0; t < problem_.tensors; ++t) {
+        const std::int32_t producer = problem_.producer[t], v = node_of[producer];
+        const auto first = static_cast<std::int32_t>(targets.size());
+        for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i)
+            if (node_of[problem_.consumer[i]] != v) targets.push_back(node_of[problem_.consumer[i]]);
+        std::sort(targets.begin() + first, targets.end());
+        targets.erase(std::unique(targets.begin() + first, targets.end()), targets.end());
+        const auto last = static_cast<std::int32_t>(targets.size());
+        if (first == last || is_free(t)) targets.resize(first);
+        else leaving.push_back({v, phases == 2 && problem_.phase[producer] != 0, t, first, last});
+    }
+    const auto compare = [&](const Leaving& a, const Leaving& b) {
+        if (a.source != b.source) return a.source <=> b.source;
+        if (a.late != b.late) return a.late <=> b.late;
+        return std::lexicographical_compare_three_way(targets.begin() + a.first, targets.begin() + a.last,
+                                                      targets.begin() + b.first, targets.begin() + b.last);
+    };
+    std::ranges::stable_sort(leaving, [&](const Leaving& a, const Leaving& b) { return compare(a, b) < 0; });
+    const bool merging = static_cast<std::int64_t>(leaving.size()) * way_count() <= most_prices;
+    reader_first.push_back(0);
+    for (std::size_t i = 0; i < leaving.size(); ++i) {
+        const Leaving& one = leaving[i];
+        const bool joins = merging && i > 0 && compare(leaving[i - 1], one) == 0;
+        if (!joins) {
+            source.push_back(one.source);
+            phase.push_back(static_cast<std::uint8_t>(one.late));
+            tensor_.push_back(one.tensor);
+            reader.insert(reader.end(), targets.begin() + one.first, targets.begin() + one.last);
+            reader_first.push_back(static_cast<std::int32_t>(reader.size()));
+            if (merging) prices_.resize(prices_.size() + way_count(), 0);
+        }
+        for (int way = 0; merging && way < way_count(); ++way) {
+            Ticks& price = prices_[prices_.size() - way_count() + way];
+            const Ticks more = tensor_price(one.tensor, way);
+            price = more == impossible ? impossible : price + more;
+        }
+    }
+}
+
+void Supernodes::take_weights(std::span<const std::int32_t> node_of) {
+    own_bytes.assign(count(), 0);
+    std::vector<std::pair<std::int32_t, std::int32_t>> users;  // (supernode, shared weight)
+    for (std::int32_t w = 0; w < problem_.weights; ++w) {
+        std::vector<std::int32_t> nodes;
+        for (std::int32_t i = problem_.weight_user_first[w]; i < problem_.weight_user_first[w + 1]; ++i)
+            nodes.push_back(node_of[problem_.weight_user[i]]);
+        std::ranges::sort(nodes);
+        nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+        if (nodes.empty() || problem_.weight_bytes[w] == 0) continue;
+        if (nodes.size() == 1) {
+            own_bytes[nodes[0]] += problem_.weight_bytes[w];
+            continue;
+        }
+        for (const std::int32_t v : nodes) users.emplace_back(v, static_cast<std::int32_t>(shared_bytes.size()));
+        shared_bytes.push_back(problem_.weight_bytes[w]);
+    }
+    Lists lists = lists_by_key(count(), users);
+    shared_first = std::move(lists.first);
+    shared = std::move(lists.values);
+}
+
+/// Fills what leads from supernodes to bundles and to each other.
+void Supernodes::link_up() {
+    written_first.assign(count() + 1, 0);
+    for (const std::int32_t v : source) ++written_first[v + 1];
+    std::partial_sum(written_first.begin(), written_first.end(), written_first.begin());
+    std::vector<std::pair<std::int32_t, std::int32_t>> reads, ends;
+    for (std::int32_t b = 0; b < bundles(); ++b)
+        for (const std::int32_t v : readers_of(b)) {
+            reads.emplace_back(v, b);
+            ends.emplace_back(v, source[b]);
+            ends.emplace_back(source[b], v);
+        }
+    Lists lists = lists_by_key(count(), reads);
+    read_first = std::move(lists.first);
+    read_bundle = std::move(lists.values);
+    lists = lists_by_key(count(), ends);
+    near_first = std::move(lists.first);
+    near = std::move(lists.values);
+}
+
+MovingLoads::MovingLoads(const Supernodes& nodes)
+    : nodes_(nodes), device_(nodes.count(), 0), lanes_(nodes.devices), new_lanes_(nodes.devices),
+      bytes_(nodes.devices, 0), new_bytes_(nodes.devices, 0), read_on_(nodes.bundles(), 0),
+      count_row_(nodes.bundles(), -1), users_on_(nodes.shared_bytes.size() * nodes.devices, 0) {
+    std::int32_t counted = 0;
+    for (std::int32_t b = 0; b < nodes.bundles(); ++b)
+        if (nodes.readers_of(b).size() > 1) count_row_[b] = counted++;
+    readers_on_.assign(std::int64_t{counted} * nodes.devices, 0);
+}
+
+void MovingLoads::place(std::span<const std::uint8_t> devices) {
+    std::ranges::copy(devices, device_.begin());
+    std::ranges::fill(lanes_, Lanes{});
+    std::ranges::fill(bytes_, 0);
+    std::ranges::fill(readers_on_, 0);
+    std::ranges::fill(users_on_, 0);
+    std::ranges::fill(read_on_, 0);
+    touched_ = 0;
+    new_blocked_ = 0;
+    for (int d = 0; d < nodes_.devices; ++d) touch(d);
+    for (std::int32_t v = 0; v < nodes_.count(); ++v) {
+        move_compute(v, device_[v], 1);
+        note_readers(v, device_[v], 1);
+        new_bytes_[device_[v]] += nodes_.own_bytes[v];
+        for (std::int32_t i = nodes_.shared_first[v]; i < nodes_.shared_first[v + 1]; ++i)
+            if (users_on_[entry(nodes_.shared[i], device_[v])]++ == 0)
+                new_bytes_[device_[v]] += nodes_.shared_bytes[nodes_.shared[i]];
+    }
+    for (std::int32_t b = 0; b < nodes_.bundles(); ++b) {
+        const int s = device_[nodes_.source[b]];
+        recharge(b, s, 0, s, read_on_[b]);
+    }
+    lanes_ = new_lanes_;
+    bytes_ = new_bytes_;
+    blocked_ = new_blocked_;
+    moving_ = -1;
+}
+
+void MovingLoads::consider(std::int32_t v, int to) {
+    const int from = device_[v];
+    moving_ = v;
+    target_ = to;
+    touched_ = 0;
+    new_blocked_ = blocked_;
+    touch(from);
+    touch(to);
+    move_compute(v, from, -1);
+    move_compute(v, to, 1);
+    new_bytes_[from] -= nodes_.own_bytes[v];
+    new_bytes_[to] += nodes_.own_bytes[v];
+    for (std::int32_t i = nodes_.shared_first[v]; i < nodes_.shared_first[v + 1]; ++i) {
+        const std::int32_t w = nodes_.shared[i];
+        if (users_on_[entry(w, from)] == 1) new_bytes_[from] -= nodes_.shared_bytes[w];
+        if (users_on_[entry(w, to)] == 0) new_bytes_[to] += nodes_.shared_bytes[w];
+    }
+    for (std::int32_t b = nodes_.written_first[v]; b < nodes_.written_first[v + 1]; ++b)
+        recharge(b, from, read_on_[b], to, read_on_[b]);
+    for (std::int32_t i = nodes_.read_first[v]; i < nodes_.read_first[v + 1]; ++i) {
+        const std::int32_t b = nodes_.read_bundle[i];
+        const int s = device_[nodes_.source[b]];
+        recharge(b, s, read_on_[b], s, read_on_after(b, from, to));
+    }
+}
+
+void MovingLoads::commit() {
+    const int from = device_[moving_];
+    for_each_device(touched_, [&](int d) {
+        lanes_[d] = new_lanes_[d];
+        bytes_[d] = new_bytes_[d];
+    });
+    blocked_ = new_blocked_;
+    for (std::int32_t i = nodes_.shared_first[moving_]; i < nodes_.shared_first[moving_ + 1]; ++i) {
+        --users_on_[entry(nodes_.shared[i], from)];
+        ++users_on_[entry(nodes_.shared[i], target_)];
+    }
+    note_readers(moving_, from, -1);
+    note_readers(moving_, target_, 1);
+    device_[moving_] = static_cast<std::uint8_t>(target_);
+}
+
+Ticks MovingLoads::value() const {
+    Lanes largest = {};
+    for (const Lanes& lanes : lanes_)
+        for (int lane = 0; lane < max_lanes; ++lane) largest[lane] = std::max(largest[lane], lanes[lane]);
+    return nodes_.value(largest);
+}
+
+Ticks MovingLoads::new_value() const {
+    Lanes largest = {};
+    for (int d = 0; d < nodes_.devices; ++d) {
+        const Lanes& lanes = touched_ >> d & 1 ? new_lanes_[d] : lanes_[d];
+        for (int lane = 0; lane < max_lanes; ++lane) largest[lane] = std::max(largest[lane], lanes[lane]);
+    }
+    return nodes_.value(largest);
+}
+
+void MovingLoads::touch(int d) {
+    if (touched_ >> d & 1) return;
+    touched_ |= bit(d);
+    new_lanes_[d] = lanes_[d];
+    new_bytes_[d] = bytes_[d];
+}
+
+void MovingLoads::pay(int d, Part part, int phase, Ticks ticks, int sign) {
+    if (ticks == impossible) {
+        new_blocked_ += sign;
+        return;
+    }
+    touch(d);
+    new_lanes_[d][nodes_.lane(part, phase)] += sign * ticks;
+}
+
+void MovingLoads::recharge_link(std::int32_t b, int s, std::uint64_t targets, int sign) {
+    const int phase = nodes_.phase[b];
+    for_each_device(targets, [&](int d) {
+        const Ticks ticks = nodes_.link(b, s, d);
+        pay(d, received, phase, ticks, sign);
+        if (ticks != impossible) pay(s, sent, phase, ticks, sign);  // a missing link counts once
+    });
+}
+
+/// Replaces what bundle b costs from device s to the devices `read_on` by what it costs from `new_s` to `new_read_on`.
+void MovingLoads::recharge(std::int32_t b, int s, std::uint64_t read_on, int new_s, std::uint64_t new_read_on) {
+    const std::uint64_t before = read_on & ~bit(s), after = new_read_on & ~bit(new_s);
+    if (!nodes_.routed_by_host) {
+        const std::uint64_t same = s == new_s ? before & after : 0;
+        recharge_link(b, s, before & ~same, -1);
+        recharge_link(b, new_s, after & ~same, 1);
+        return;
+    }
+    const int phase = nodes_.phase[b];
+    if (s != new_s || (before == 0) != (after == 0)) {
+        if (before != 0) pay(s, sent, phase, nodes_.write(b, s), -1);
+        if (after != 0) pay(new_s, sent, phase, nodes_.write(b, new_s), 1);
+    }
+    for_each_device(before & ~after, [&](int d) { pay(d, received, phase, nodes_.read(b, d), -1); });
+    for_each_device(after & ~before, [&](int d) { pay(d, received, phase, nodes_.read(b, d), 1); });
+}
+
+void MovingLoads::move_compute(std::int32_t v, int d, int sign) {
+    for (int phase = 0; phase < nodes_.phases; ++phase)
+        new_lanes_[d][nodes_.lane(computed, phase)] += sign * nodes_.compute(v, d, phase);
+}
+
+/// Where bundle b would be read if one of its readers moved.
+std::uint64_t MovingLoads::read_on_after(std::int32_t b, int from, int to) const {
+    const std::int32_t row = count_row_[b];
+    const bool last = row < 0 || readers_on_[entry(row, from)] == 1;
+    return (last ? read_on_[b] & ~bit(from) : read_on_[b]) | bit(to);
+}
+
+/// Adds v to the readers on device d, or takes it away.
+void MovingLoads::note_readers(std::int32_t v, int d, int sign) {
+    for (std::int32_t i = nodes_.read_first[v]; i < nodes_.read_first[v + 1]; ++i) {
+        const std::int32_t b = nodes_.read_bundle[i], row = count_row_[b];
+        const bool any = row < 0 ? sign > 0 : (readers_on_[entry(row, d)] += sign) > 0;
+        read_on_[b] = any ? read_on_[b] | bit(d) : read_on_[b] & ~bit(d);
+    }
+}
+
+}  // namespace stead

@@ -1,0 +1,243 @@
+#include "sim/memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+namespace stead {
+namespace {
+
+std::int64_t over(std::int64_t bytes, std::int64_t capacity) { return std::max<std::int64_t>(0, bytes - capacity); }
+
+}  // namespace
+
+void Changes::clear(const std::int64_t* counts) {
+    std::int64_t used = 0;
+    for (std::size_t d = 0; d < first_.size(); ++d) {
+        first_[d] = end_[d] = used;
+        used += counts[d] + 1;
+    }
+}
+
+void Changes::sort() {
+    for (std::size_t d = 0; d < first_.size(); ++d) {
+        std::sort(all_.begin() + first_[d], all_.begin() + end_[d],
+                  [](const Change& a, const Change& b) { return a.time < b.time; });
+        all_[end_[d]] = {never, 0};
+    }
+}
+
+Memory::Memory(const Problem& problem)
+    : problem_(problem), peaks_(problem.devices), weights_(problem.devices), sequence_(problem.operators),
+      sequence_first_(problem.devices + 1), needed_until_(problem.tensors), released_(problem.operators),
+      received_(problem.devices, problem.most_transfers), held_(problem.devices, problem.most_transfers) {}
+
+bool Memory::needs_run(const std::uint8_t* placement, MemoryMode mode) {
+    std::fill(peaks_.begin(), peaks_.end(), Peak{});
+    open_ = 0;
+    if (mode == MemoryMode::off || (mode == MemoryMode::check && problem_.memory_is_ample)) return false;
+    resident_weights(problem_, placement, weights_.data());
+    if (mode == MemoryMode::check) {
+        bound(placement);
+    } else {
+        open_ = ~std::uint64_t{0} >> (max_devices - problem_.devices);
+    }
+    return open_ != 0;
+}
+
+/// Decides devices by cheap bounds. An operator that takes time has its inputs, outputs and workspace in memory at once;
+/// at most, all blocks are there together with the largest workspace, because a device runs one operator at a time.
+void Memory::bound(const std::uint8_t* placement) {
+    std::int64_t blocks[max_devices] = {}, workspace[max_devices] = {}, single[max_devices] = {};
+    const std::int64_t k = problem_.devices;
+    for (std::int32_t v = 0; v < problem_.operators; ++v) {
+        const int d = placement[v];
+        const std::int64_t scratch = problem_.workspace_bytes[v * k + d];
+        blocks[d] += problem_.output_bytes[v];
+        workspace[d] = std::max(workspace[d], scratch);
+        if (problem_.duration[v * k + d] > 0)
+            single[d] = std::max(single[d], problem_.input_bytes[v] + problem_.output_bytes[v] + scratch);
+        for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
+            for_each_target(problem_, placement, t, d,
+                            [&](int target, std::int32_t) { blocks[target] += problem_.tensor_bytes[t]; });
+    }
+    for (int d = 0; d < problem_.devices; ++d) {
+        const std::int64_t capacity = problem_.memory_bytes[d];
+        peaks_[d].over = over(weights_[d] + single[d], capacity);
+        if (peaks_[d].over == 0 && weights_[d] + blocks[d] + workspace[d] > capacity) open_ |= std::uint64_t{1} << d;
+    }
+}
+
+const std::vector<Peak>& Memory::judge(const std::uint8_t* placement, const Run& run, Ticks makespan) {
+    if (open_ != 0) prepare(placement, run);
+    for (int d = 0; d < problem_.devices; ++d) {
+        if (!(open_ >> d & 1)) continue;
+        Peak peak{.bytes = weights_[d], .at = 0};
+        sweep(d, run, makespan, [&](Ticks time, std::int64_t bytes) {
+            if (bytes > peak.bytes) peak = {.bytes = bytes, .at = time};
+        });
+        peak.over = over(peak.bytes, problem_.memory_bytes[d]);
+        peaks_[d] = peak;
+    }
+    return peaks_;
+}
+
+std::vector<Curve> Memory::curves(const std::uint8_t* placement, const Run& run, Ticks makespan) {
+    resident_weights(problem_, placement, weights_.data());
+    prepare(placement, run);
+    std::vector<Curve> curves(problem_.devices);
+    for (int d = 0; d < problem_.devices; ++d) {
+        Curve& curve = curves[d];
+        const auto step = [&](Ticks time, std::int64_t bytes) {
+            if (!curve.bytes.empty() && curve.bytes.back() == bytes) return;
+            if (!curve.times.empty() && curve.times.back() == time) {
+                curve.bytes.back() = bytes;
+                return;
+            }
+            curve.times.push_back(time);
+            curve.bytes.push_back(bytes);
+        };
+        step(0, weights_[d]);
+        sweep(d, run, makespan, step);
+        step(makespan, weights_[d]);
+    }
+    return curves;
+}
+
+void Memory::prepare(const std::uint8_t* placement, const Run& run) {
+    sort_operators(placement, run);
+    note_transfers(placement, run);
+    find_ends(placement, run);
+    received_.sort();
+    held_.sort();
+}
+
+void Memory::sort_operators(const std::uint8_t* placement, const Run& run) {
+    std::fill(sequence_first_.begin(), sequence_first_.end(), 0);
+    for (std::int32_t v = 0; v < problem_.operators; ++v) ++sequence_first_[placement[v] + 1];
+    for (int d = 0; d < problem_.devices; ++d) sequence_first_[d + 1] += sequence_first_[d];
+    std::int32_t next[max_devices];
+    std::copy_n(sequence_first_.begin(), problem_.devices, next);
+    for (const std::int32_t v : run.order) sequence_[next[placement[v]]++] = v;
+}
+
+void Memory::note_transfers(const std::uint8_t* placement, const Run& run) {
+    const std::span transfers(run.transfers.data(), run.transfer_count);
+    std::int64_t incoming[max_devices] = {}, outgoing[max_devices] = {};
+    for (const Transfer& transfer : transfers) {
+        ++incoming[transfer.target];
+        ++outgoing[placement[problem_.producer[transfer.tensor]]];
+    }
+    received_.clear(incoming);
+    held_.clear(outgoing);  // at most one per transfer
+    std::fill(needed_until_.begin(), needed_until_.end(), 0);
+    for (const Transfer& transfer : transfers) {
+        received_.add(transfer.target, transfer.begin, problem_.tensor_bytes[transfer.tensor]);
+        needed_until_[transfer.tensor] = std::max(needed_until_[transfer.tensor], transfer.arrive);
+    }
+}
+
+/// Finds what frees each block: the finish of an operator on its device, or an arrival elsewhere.
+void Memory::find_ends(const std::uint8_t* placement, const Run& run) {
+    std::fill(released_.begin(), released_.end(), 0);
+    const Ticks* const finish = run.finish.data();
+    std::int32_t last[max_devices];
+    for (std::int32_t v = 0; v < problem_.operators; ++v) {
+        const int source = placement[v];
+        for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
+            const std::int64_t bytes = problem_.tensor_bytes[t];
+            std::uint64_t seen = 0;
+            last[source] = v;
+            for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
+                const std::int32_t reader = problem_.consumer[i];
+                const int d = placement[reader];
+                const bool first = d != source && !(seen >> d & 1);
+                if (first || finish[reader] > finish[last[d]]) last[d] = reader;
+                seen |= std::uint64_t{1} << d;
+            }
+            for (std::uint64_t others = seen & ~(std::uint64_t{1} << source); others != 0; others &= others - 1)
+                released_[last[std::countr_zero(others)]] += bytes;
+            if (problem_.tensor_kept[t]) continue;
+            if (needed_until_[t] > finish[last[source]])
+                held_.add(source, needed_until_[t], bytes);
+            else
+                released_[last[source]] += bytes;
+        }
+    }
+}
+
+/// Calls visit(time, bytes) with the level of device d after all changes of each time before the end of the run. At the
+/// end every block is freed, and blocks that begin there have no length.
+template <class Visit>
+void Memory::sweep(int d, const Run& run, Ticks makespan, Visit visit) const {
+    const std::int64_t k = problem_.devices;
+    const Changes::Change* received = received_.on(d);
+    const Changes::Change* held = held_.on(d);
+    const std::int32_t* next = sequence_.data() + sequence_first_[d];
+    const std::int32_t* const end = sequence_.data() + sequence_first_[d + 1];
+    bool running = false;
+    const auto next_change = [&] { return next == end ? never : running ? run.finish[*next] : run.start[*next]; };
+    std::int64_t level = weights_[d];
+    Ticks operator_time = next_change();
+    while (true) {
+        const Ticks now = std::min({operator_time, received->time, held->time});
+        if (now >= makespan) return;
+        for (; operator_time == now; operator_time = next_change()) {
+            const std::int32_t v = *next;
+            const std::int64_t workspace = problem_.workspace_bytes[v * k + d];
+            if (running) {
+                level -= workspace + released_[v];
+                ++next;
+            } else {
+                level += workspace + problem_.output_bytes[v];
+            }
+            running = !running;
+        }
+        for (; received->time == now; ++received) level += received->bytes;
+        for (; held->time == now; ++held) level -= held->bytes;
+        visit(now, level);
+    }
+}
+
+UntimedMemory::UntimedMemory(const Problem& problem)
+    : problem_(problem), peaks_(problem.devices), weights_(problem.devices), level_(problem.devices),
+      released_(problem.operators) {}
+
+const std::vector<Peak>& UntimedMemory::judge(const std::uint8_t* placement) {
+    resident_weights(problem_, placement, weights_.data());
+    level_ = weights_;
+    std::fill(released_.begin(), released_.end(), 0);
+    for (std::int32_t t = 0; t < problem_.tensors; ++t) note_lifetime(t, placement);
+    for (int d = 0; d < problem_.devices; ++d) peaks_[d] = {.bytes = weights_[d]};
+    for (std::int32_t v = 0; v < problem_.operators; ++v) {
+        const int d = placement[v];
+        level_[d] += problem_.output_bytes[v];
+        const std::int64_t workspace = problem_.workspace_bytes[std::int64_t{v} * problem_.devices + d];
+        peaks_[d].bytes = std::max(peaks_[d].bytes, level_[d] + workspace);
+        level_[d] -= released_[v];
+    }
+    for (int d = 0; d < problem_.devices; ++d) peaks_[d].over = over(peaks_[d].bytes, problem_.memory_bytes[d]);
+    return peaks_;
+}
+
+/// Puts received copies of tensor t on their devices and notes after which operators it is freed.
+void UntimedMemory::note_lifetime(std::int32_t t, const std::uint8_t* placement) {
+    const std::int64_t bytes = problem_.tensor_bytes[t];
+    const int source = placement[problem_.producer[t]];
+    std::int32_t last[max_devices];
+    std::uint64_t elsewhere = 0;
+    last[source] = problem_.producer[t];
+    for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
+        const int d = placement[problem_.consumer[i]];
+        last[d] = problem_.consumer[i];  // readers increase
+        if (d != source) elsewhere |= std::uint64_t{1} << d;
+    }
+    for (std::uint64_t rest = elsewhere; rest != 0; rest &= rest - 1) {
+        const int d = std::countr_zero(rest);
+        level_[d] += bytes;
+        released_[last[d]] += bytes;
+    }
+    if (elsewhere == 0 && !problem_.tensor_kept[t]) released_[last[source]] += bytes;
+}
+
+}  // namespace stead

@@ -1,0 +1,151 @@
+// What the simulation engines share: the record of one run, and the sending of tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/problem.h"
+
+namespace stead {
+
+/// One tensor on its way to one device.
+struct Transfer {
+    Ticks begin;
+    Ticks arrive;
+    std::int32_t tensor;
+    std::int32_t target;
+};
+
+/// One simulated run. Sized once for a problem and used again for any number of placements.
+struct Run {
+    Run() = default;
+    explicit Run(const Problem& problem)
+        : start(problem.operators), finish(problem.operators), order(problem.operators),
+          transfers(problem.most_transfers) {}
+
+    std::vector<Ticks> start;         // [operator]
+    std::vector<Ticks> finish;        // [operator]
+    std::vector<std::int32_t> order;  // operators as they were processed; on each device as they ran
+    std::vector<Transfer> transfers;  // as they were booked; the first `transfer_count` are valid
+    std::int64_t transfer_count = 0;
+};
+
+/// All that an event loop knows about an operator: a quarter of a cache line.
+struct OperatorState {
+    Ticks ready;        // latest arrival so far
+    std::int32_t need;  // tensors that have not been sent yet
+    std::int32_t device;
+};
+
+inline void reset_states(const Problem& problem, const std::uint8_t* placement, std::vector<OperatorState>& states) {
+    const std::int32_t* const inputs = problem.inputs.data();
+    OperatorState* const state = states.data();
+    for (std::int32_t v = 0; v < problem.operators; ++v) state[v] = {0, inputs[v], placement[v]};
+}
+
+/// Recorder of an engine that only wants the makespan.
+struct Forget {
+    explicit Forget(Run*) {}
+    void ran(std::int32_t, Ticks, Ticks) {}
+    void sent(std::int32_t, int, Ticks, Ticks) {}
+};
+
+/// Recorder that fills a Run.
+class Remember {
+public:
+    explicit Remember(Run* run)
+        : start_(run->start.data()), finish_(run->finish.data()), order_(run->order.data()),
+          transfer_(run->transfers.data()), run_(run) {}
+    Remember(const Remember&) = delete;
+    Remember& operator=(const Remember&) = delete;
+    ~Remember() { run_->transfer_count = transfer_ - run_->transfers.data(); }
+
+    void ran(std::int32_t v, Ticks start, Ticks finish) {
+        start_[v] = start;
+        finish_[v] = finish;
+        *order_++ = v;
+    }
+    void sent(std::int32_t t, int target, Ticks begin, Ticks arrive) { *transfer_++ = {begin, arrive, t, target}; }
+
+private:
+    Ticks* start_;
+    Ticks* finish_;
+    std::int32_t* order_;
+    Transfer* transfer_;
+    Run* run_;
+};
+
+/// The arrays of a problem as raw pointers: a copy on the stack lets the compiler keep them in registers.
+/// `devices` is a constant when the number of devices is known at compile time (kDevices > 0).
+template <int kDevices>
+struct View {
+    explicit View(const Problem& problem)
+        : tensor_first(problem.tensor_first.data()), consumer_first(problem.consumer_first.data()),
+          consumer(problem.consumer.data()), tensor_bytes(problem.tensor_bytes.data()),
+          tensor_ticks(problem.timed_by_tensor() ? problem.tensor_ticks.data() : nullptr), links(problem.links.data()),
+          durations(problem.duration.data()), given_devices(problem.devices) {}
+
+    std::int64_t devices() const { return kDevices > 0 ? kDevices : given_devices; }
+    Ticks duration(std::int32_t v, int d) const { return durations[v * devices() + d]; }
+    const Link& link(int s, int d) const { return links[s * devices() + d]; }
+    Ticks wire(std::int32_t t, const Link& way) const {
+        return tensor_ticks ? way.hops * tensor_ticks[t]
+                            : std::llrint(static_cast<double>(tensor_bytes[t]) * way.ps_per_byte);
+    }
+    /// Fetches what will be needed when `v` runs: pays off as soon as the arrays exceed the cache.
+    void prefetch(std::int32_t v) const {
+        __builtin_prefetch(&durations[v * devices()]);
+        __builtin_prefetch(&tensor_first[v]);
+    }
+
+    const std::int32_t* tensor_first;
+    const std::int32_t* consumer_first;
+    const std::int32_t* consumer;
+    const std::int64_t* tensor_bytes;
+    const Ticks* tensor_ticks;
+    const Link* links;
+    const Ticks* durations;
+    std::int64_t given_devices;
+};
+
+/// Books one transfer on its channel; returns when it arrives.
+template <int kDevices, class Recorder>
+[[gnu::always_inline]] inline Ticks book(const View<kDevices>& view, std::int32_t t, int source, int target,
+                                         Ticks produced, Ticks* channel_free, Recorder& recorder) {
+    const Link& way = view.link(source, target);
+    const Ticks wire = view.wire(t, way);
+    Ticks begin = produced;
+    if (way.channel >= 0) {
+        Ticks& free = channel_free[way.channel];
+        if (free > begin) begin = free;
+        free = begin + wire + way.gap;
+    }
+    const Ticks arrive = begin + wire + way.latency;
+    recorder.sent(t, target, begin, arrive);
+    return arrive;
+}
+
+/// Sends all outputs of `v`: one transfer per tensor and device, in the order of the first readers, so that renaming
+/// equal devices changes nothing. Calls deliver(reader, arrival) for every reader of every output.
+template <int kDevices, class Recorder, class DeviceOf, class Deliver>
+[[gnu::always_inline]] inline void send(const View<kDevices>& view, std::int32_t v, int source, Ticks produced,
+                                        Ticks* channel_free, Recorder& recorder, DeviceOf device_of, Deliver deliver) {
+    Ticks at[kDevices > 0 ? kDevices : max_devices];
+    at[source] = produced;
+    const std::int32_t last = view.tensor_first[v + 1];
+    for (std::int32_t t = view.tensor_first[v]; t < last; ++t) {
+        std::uint64_t seen = std::uint64_t{1} << source;
+        const std::int32_t end = view.consumer_first[t + 1];
+        for (std::int32_t i = view.consumer_first[t]; i < end; ++i) {
+            const std::int32_t reader = view.consumer[i];
+            const int d = device_of(reader);
+            if (!(seen >> d & 1)) {
+                seen |= std::uint64_t{1} << d;
+                at[d] = book(view, t, source, d, produced, channel_free, recorder);
+            }
+            deliver(reader, at[d]);
+        }
+    }
+}
+
+}  // namespace stead
