@@ -15,12 +15,19 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder
 from stead.placing.loading import load
 from stead.placing.place import BLOCK_SHARE, place_problem
+from stead.plan import Baseline
 from stead.problem import Constraints, Latency, Placement, Problem, Throughput
 from stead.report import explain, summary
 from stead.report.granularity import Levels
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
-from stead.solvers.whole_blocks import BLOCKS, experts_together, is_language_model, whole_blocks
+from stead.solvers.whole_blocks import (
+    BLOCKS,
+    EXPERT_GROUPS,
+    experts_together,
+    is_language_model,
+    whole_blocks,
+)
 from stead.testing import two_towers
 from stead.workloads.demo import demo_graph
 
@@ -224,6 +231,42 @@ def test_blocks_that_fit_nowhere_whole_are_split() -> None:
     assert levels.text == "split: no placement of whole blocks was found that fits"
 
 
+def mixture(*, expert_bytes: int, part_bytes: int) -> Problem:
+    """Two devices of 17 bytes, a block with two experts that are faster apart, and a block of nothing."""
+    build = GraphBuilder("mixture")
+    parts = dict.fromkeys(("0.attn", "0.mlp"), part_bytes)
+    parts |= dict.fromkeys(("0.experts.0", "0.experts.1"), expert_bytes) | {"1.attn": 0}
+    tensor = build.tensor(build.operator("embed", kind="Embedding", module="embed"), size_bytes=1)
+    for part, size in parts.items():
+        name = f"layers.{part}"
+        operator = build.operator(name, kind="Attention", module=name, reads=[tensor])
+        build.weight(f"{name}.weight", size_bytes=size, users=[operator])
+        tensor = build.tensor(operator, size_bytes=0)
+    graph = build.build()
+    seconds = np.ones((len(graph), 2))
+    seconds[graph.index("layers.0.experts.0")] = 2.0, 0.5
+    seconds[graph.index("layers.0.experts.1")] = 0.5, 2.0
+    return on_two(graph, seconds, memory_bytes=(17, 17))
+
+
+def test_what_is_proved_for_whole_groups_of_experts_is_not_said_of_all_placements() -> None:
+    problem = mixture(expert_bytes=4, part_bytes=9)  # 18 bytes of attention and mlp fit nowhere whole
+    torn = place_problem(problem, granularity="operator", budget=Budget(evaluations=500)).solution
+    kept = place_problem(problem, granularity="auto", budget=Budget(evaluations=500)).solution
+    assert torn.objective_seconds == pytest.approx(5.0)  # four of 1 s and both experts in half a second
+    assert kept.objective_seconds == pytest.approx(6.5)
+    assert kept.bound_seconds <= torn.objective_seconds or kept.scope == EXPERT_GROUPS
+
+
+def test_experts_that_fit_nowhere_together_are_no_proof_that_nothing_fits() -> None:
+    problem = mixture(expert_bytes=9, part_bytes=0)  # together 18 bytes
+    with pytest.raises(Infeasible) as refused:
+        place_problem(problem, granularity="auto", budget=Budget(evaluations=500))
+    assert not refused.value.proved
+    torn = place_problem(problem, granularity="operator", budget=Budget(evaluations=500))
+    assert torn.trace.feasible
+
+
 def wide_block() -> Graph:
     """Two blocks: one of 30 bytes, which is more than a device of 20 has, and one without weights."""
     build = GraphBuilder("wide")
@@ -281,6 +324,30 @@ def test_an_interrupt_at_operator_level_leaves_the_plan_of_whole_blocks() -> Non
     plan = place_problem(uneven(0.5), solver=Impatient([]), granularity="auto", baselines=False)
     assert plan.problem.unit_count == 4
     assert plan.solution.interrupted
+
+
+def test_an_interrupt_while_operators_are_bounded_leaves_the_plan_of_whole_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(problem: Problem, seconds: float, within: float) -> stead.Bound:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stead.placing.place.best_bound", interrupted)
+    plan = place_problem(uneven(0.5), granularity="auto", budget=Budget(evaluations=100))
+    assert plan.problem.unit_count == 4
+    assert plan.solution.stopped_by == "interrupted"
+
+
+def test_no_rule_beats_the_plan_of_auto_that_splits_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = Placement(uneven(0.5), [0, 1, 0, 1, 0, 0])
+    rule = Baseline("clever", simulate(best.problem, best).objective_seconds, placement=best)
+    monkeypatch.setattr("stead.placing.place.run_baselines", lambda problem, seed, seconds: (rule,))
+    half = Placement(uneven(0.5), [0, 1, 0, 0, 0, 0])
+    found = Solution(half, simulate(half.problem, half).objective_seconds, solver="auto", bound_seconds=5.0)
+    monkeypatch.setattr("stead.placing.place._split", lambda problem, blocks, question: found)
+    plan = place_problem(uneven(0.5), granularity="auto", budget=Budget(evaluations=100))
+    assert plan.solution.objective_seconds == rule.objective_seconds < found.objective_seconds
+    assert (plan.solution.found_by, plan.placement.devices.tolist()) == ("clever", best.devices.tolist())
 
 
 def test_a_plan_remembers_its_granularity(tmp_path: Path) -> None:

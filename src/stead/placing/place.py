@@ -16,13 +16,14 @@ from stead.graph import Graph
 from stead.placing.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.placing.loading import Loaded, load
 from stead.placing.remedies import remedies
-from stead.plan import Plan, provenance
+from stead.plan import Baseline, Plan, provenance
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
 from stead.readers import Model
 from stead.report.granularity import GRANULARITIES, Granularity, Levels
 from stead.sim import Bound
 from stead.sim.bounds import best_bound
-from stead.solvers import Budget, Solution, Solver, solver
+from stead.solvers import Budget, Improvement, Solution, Solver, solver
+from stead.solvers.auto import Auto
 from stead.solvers.base import BOUND_SHARE
 from stead.solvers.whole_blocks import (
     BLOCKS,
@@ -188,11 +189,26 @@ class _Question:
             return replace(budget, seconds=None if budget.seconds is None else left, evaluations=evaluations)
         return replace(budget, seconds=None if budget.seconds is None else min(left, share * budget.seconds))
 
-    def bound(self, problem: Problem) -> Bound:
-        """A bound over all placements, for a small share of the time."""
+    def rules(self, problem: Problem) -> tuple[Baseline, ...]:
+        """What simple rules find in the time that is left, if they are asked for; nothing after an interrupt."""
+        if not self.baselines:
+            return ()
+        seconds = max(LEAST_RULE_SECONDS, self.left_seconds)
+        try:
+            return run_baselines(problem, seed=self.seed, seconds=seconds)
+        except KeyboardInterrupt:
+            return ()
+
+    def bounded(self, problem: Problem, found: Solution) -> tuple[Solution, Bound]:
+        """What was found, and a bound over all placements for a small share of the time; none after an interrupt."""
         limit, counts = self.budget.seconds, self.budget.evaluations is not None
         share = math.inf if limit is None or counts else BOUND_SHARE * limit
-        return best_bound(problem, seconds=share, within=self.left_seconds)
+        if not found.interrupted:
+            try:
+                return found, best_bound(problem, seconds=share, within=self.left_seconds)
+            except KeyboardInterrupt:
+                found = replace(found, interrupted=True, stopped_by="interrupted")
+        return found, Bound("none", 0.0, "")
 
 
 def _by_blocks(problem: Problem, question: _Question, *, may_split: bool) -> tuple[Plan, Levels]:
@@ -201,28 +217,39 @@ def _by_blocks(problem: Problem, question: _Question, *, may_split: bool) -> tup
     try:
         coarse = whole_blocks(problem)
         if may_split and question.solver.unsupported(coarse) is not None:
-            return question.answer(fine, question.budget), Levels("operator", may_split, None, None, 0.0)
+            plan = _by_operators(problem, fine, question, question.budget)
+            return plan, Levels("operator", may_split, None, None, 0.0)
         blocks = question.answer(coarse, question.share(BLOCK_SHARE if may_split else 1.0))
     except Infeasible:
         if not may_split:
             raise
-        plan = question.answer(fine, question.share(1.0))
+        plan = _by_operators(problem, fine, question, question.share(1.0))
         return plan, Levels("operator", may_split, None, plan.solution.objective_seconds, 0.0)
-    if blocks.solution.interrupted:
-        whole = said_of_all(blocks.solution, bound=Bound("none", 0.0, ""), units=BLOCKS)
-        return replace(blocks, solution=whole), Levels("block", may_split, whole.objective_seconds, None, 0.0)
     return _split_where_it_pays(problem, fine, blocks, question, may_split=may_split)
+
+
+def _by_operators(problem: Problem, fine: Problem, question: _Question, budget: Budget) -> Plan:
+    """The plan for operators where there is none for whole blocks; experts that stay together prove nothing of all."""
+    if fine is problem:
+        return question.answer(problem, budget)
+    try:
+        plan = question.answer(fine, budget)
+    except Infeasible as error:
+        error.proved = False
+        raise
+    solution, bound = question.bounded(problem, plan.solution)
+    return replace(plan, solution=said_of_all(solution, bound=bound, units=EXPERT_GROUPS))
 
 
 def _split_where_it_pays(
     problem: Problem, fine: Problem, blocks: Plan, question: _Question, *, may_split: bool
 ) -> tuple[Plan, Levels]:
     """The plan for whole blocks, or that for operators if it is better by enough."""
-    bound = question.bound(problem)
-    whole = said_of_all(blocks.solution, bound=bound, units=BLOCKS)
+    found, bound = question.bounded(problem, blocks.solution)
+    whole = said_of_all(found, bound=bound, units=BLOCKS)
     levels = Levels("block", may_split, whole.objective_seconds, None, bound.seconds)
     finer = None
-    if may_split and levels.may_pay:
+    if may_split and levels.may_pay and not whole.interrupted:
         try:
             finer = _split(fine, blocks, question)
         except KeyboardInterrupt:
@@ -236,9 +263,31 @@ def _split_where_it_pays(
         said = finer.with_bound(bound.seconds, bound.name)
     else:
         said = said_of_all(finer, bound=bound, units=EXPERT_GROUPS)
-    seconds = max(LEAST_RULE_SECONDS, question.left_seconds)
-    rules = run_baselines(fine, seed=question.seed, seconds=seconds) if question.baselines else ()
-    return Plan(fine, _with_effort(said, whole, finer), rules), replace(levels, level="operator")
+    plan = Plan(fine, _with_effort(said, whole, finer), question.rules(fine))
+    if isinstance(question.solver, Auto):
+        plan = _no_worse(plan)
+        levels = replace(levels, operator_seconds=plan.solution.objective_seconds)
+    return plan, replace(levels, level="operator")
+
+
+def _no_worse(plan: Plan) -> Plan:
+    """A plan, or its best rule with all that is proved if that is better."""
+    rule, found = plan.best_baseline, plan.solution
+    if rule is None or rule.placement is None or rule.objective_seconds is None:
+        return plan
+    seconds = rule.objective_seconds
+    if seconds >= found.objective_seconds:
+        return plan
+    step = Improvement(found.elapsed_seconds, found.evaluations, seconds, found_by=rule.name)
+    better = replace(
+        found,
+        placement=rule.placement,
+        objective_seconds=seconds,
+        bound_seconds=min(found.bound_seconds, seconds),
+        found_by=rule.name,
+        trail=(*found.trail, step),
+    )
+    return replace(plan, solution=better)
 
 
 def _with_effort(solution: Solution, *spent: Solution) -> Solution:
