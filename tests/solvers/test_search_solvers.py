@@ -11,9 +11,10 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
-from stead.problem import Constraints, Latency, Problem, Throughput
+from stead.placing.attempt import Attempt
+from stead.problem import Constraints, Latency, Placement, Problem, Throughput
 from stead.sim import simulate
-from stead.solvers import Budget, Improvement, Search, Solver, solver, solver_names
+from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
 from stead.solvers.auto import Auto
 from stead.solvers.build.split import Split
 from stead.solvers.exact.exhaustive import Exhaustive, placement_count
@@ -222,3 +223,32 @@ def test_the_value_of_a_solution_is_the_simulators() -> None:
     assert (
         solution.objective_seconds == simulate(two_towers(Throughput()), solution.placement).objective_seconds
     )
+
+
+def test_auto_leaves_out_known_placements_that_do_not_work() -> None:
+    problem = Problem(
+        (given := two_towers()).graph, given.cluster, given.costs, constraints=Constraints(pin=(("head", "d0"),))
+    )
+    astray = Placement(problem, [1, 0, 1, 0, 1])  # 7.5 s if head could run on d1
+    known = {"mine": Solution(astray, 7.5, solver="mine")}
+    for found in (
+        Auto().solve_from(known, problem, Budget(evaluations=1)),
+        Attempt(problem, Auto(), Budget(evaluations=1), 0, known=known).run(baselines=False),
+    ):
+        assert simulate(problem, found.placement).feasible
+
+
+def test_auto_goes_by_the_simulators_seconds_of_a_known_placement() -> None:
+    towers = Placement(two_towers(), [0, 1, 0, 1, 0])
+    known = {"mine": Solution(towers, 1.0, solver="mine")}  # which is too good to be true
+    assert Auto().solve_from(known, two_towers(), Budget(evaluations=1)).objective_seconds == 7.5
+
+
+def test_a_rule_of_the_same_name_does_not_replace_a_better_known_placement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stead.placing.attempt.BASELINES", ("even",))
+    towers = Placement(two_towers(), [0, 1, 0, 1, 0])
+    known = {"even": Solution(towers, 7.5, solver="mine")}
+    attempt = Attempt(two_towers(), Auto(exact=False), Budget(evaluations=1), 0, known=known)
+    assert attempt.run(baselines=True).objective_seconds == 7.5

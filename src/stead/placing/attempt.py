@@ -13,7 +13,7 @@ from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver
-from stead.solvers.auto import Auto
+from stead.solvers.auto import Auto, that_work
 
 BASELINES = (
     "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",
@@ -87,7 +87,7 @@ class Attempt:
     ) -> None:
         self.rules: list[Baseline] = []
         self._problem, self._chosen, self._budget, self._seed = problem, chosen, budget, seed
-        self._known = dict(known)  # what rules found, by name
+        self._known = that_work(known, problem)  # what rules found, by name
         self._searches: list[Search] = []
         self._began = clock.now()
 
@@ -115,7 +115,8 @@ class Attempt:
             self.rules.append(rule)
             if found is not None:
                 self._tell(found)
-                self._known[rule.name] = found
+                before = self._known.get(rule.name, found)
+                self._known[rule.name] = min(found, before, key=lambda one: one.objective_seconds)
                 if found.interrupted:
                     raise KeyboardInterrupt
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from stead.errors import BadInput
-from stead.problem import Latency, Placeto, Problem, Throughput
+from stead.problem import Latency, Placement, Placeto, Problem, Throughput
+from stead.sim import simulate, simulate_many
 from stead.solvers.base import Budget, Search, Solution, Solver, solver
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.exact.exhaustive import placement_count
@@ -99,9 +100,13 @@ class Auto:
     def solve_from(
         self, known: Mapping[str, Solution], problem: Problem, budget: Budget, seed: int = 0
     ) -> Solution:
-        """The same with what rules found before, by name: they are not asked again."""
+        """The same with what rules found before, by name: they are not asked again.
+
+        What does not work on this problem is left out.
+        """
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
+            known = that_work(known, problem)
             found = _taken(search, known, _rules(problem))
             search.relax()
             found += _tried(search, [*self._start(), *(step for step in _rules(problem) if step.name not in known)])
@@ -194,6 +199,26 @@ def _tried(search: Search, steps: list[Step]) -> list[Solution]:
         solution = search.try_solver(step.solver(), share=step.share)
         found += [solution] if solution is not None else []
     return found
+
+
+def that_work(known: Mapping[str, Solution], problem: Problem) -> dict[str, Solution]:
+    """What is known and works on a problem, with the simulator's seconds: a start may come from anywhere."""
+    found = {}
+    for name, solution in known.items():
+        seconds = _seconds_of(solution.placement, problem)
+        if seconds < math.inf:
+            same = seconds == solution.objective_seconds
+            found[name] = solution if same else replace(solution, objective_seconds=seconds)
+    return found
+
+
+def _seconds_of(placement: Placement, problem: Problem) -> float:
+    """What the simulator says, without a trace if that can be; inf if the placement does not work."""
+    if placement.replicas:
+        trace = simulate(problem, placement)
+        return trace.objective_seconds if trace.feasible else math.inf
+    scores = simulate_many(problem, placement.devices[None, :], policy=placement.order)
+    return float(scores.seconds[0]) if scores.feasible[0] else math.inf
 
 
 def _taken(search: Search, known: Mapping[str, Solution], rules: list[Step]) -> list[Solution]:
