@@ -20,8 +20,10 @@ from stead.problem import Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate, simulate_many
 from stead.sim.spec.offload_run import pieces
+from stead.solvers.whole_blocks import BLOCKS, EXPERT_GROUPS, experts_together, whole_blocks
 
 NO_CHANNEL = -1
+WHOLE = {BLOCKS: whole_blocks, EXPERT_GROUPS: experts_together}  # what must share a device, by the name of a scope
 
 
 class TooMany(Exception):
@@ -45,6 +47,9 @@ class Truth:
 
     def best_among(self, scope: str) -> float | None:
         """The least among the placements that a scope speaks of; None for a scope that the judge does not know."""
+        for units in WHOLE:
+            if scope == units or scope.endswith(f" of {units}"):
+                return self.of(units).best_among(scope.removesuffix(units).removesuffix(" of "))
         if scope == "":
             return self.optimum
         if scope == "placements without an order of their own":
@@ -56,6 +61,25 @@ class Truth:
             return None
         chosen = np.array([within(row.tolist()) for row in self.rows], dtype=bool)
         return float(self.in_any_order[chosen].min(initial=math.inf))
+
+    def of(self, units: str) -> Truth:
+        """The truth about placements that keep such units whole."""
+        problem = WHOLE[units](self.problem)
+        leader = problem.unit_firsts[problem.units]
+        whole = (self.rows == self.rows[:, leader]).all(axis=1)
+        return Truth(problem, self.rows[whole], self.by_policy[whole], self.in_any_order[whole], self.run_count)
+
+    def best_run(self) -> Placement:
+        """A placement that reaches the optimum, with the order that it takes for that."""
+        number = int(np.argmin(self.in_any_order))
+        row = self.rows[number]
+        if self.by_policy[number] == self.optimum:
+            return Placement(self.problem, row)
+        owner, orders = every_run(self.problem, row[None], self.run_count)
+        rows, order = np.repeat(row[None], len(owner), axis=0), ProgramOrder(orders, sends=True)
+        scores = simulate_many(self.problem, rows, policy=order, threads=1)
+        best = int(np.argmin(np.where(scores.feasible, scores.seconds, np.inf)))
+        return Placement(self.problem, row, ProgramOrder(orders[best], sends=True))
 
     def _with_replicas(self, most: int) -> float:
         """The least of contiguous stages some of which several equal devices share."""

@@ -36,6 +36,7 @@ GAPS = (0.0, 0.0, 0.0, 1e-6)
 RATES = (1e9, 1e9, 7.6e9, 3e8, float("inf"))
 CONTENTIONS = ("none", "link", "pair", "sender", "receiver", "bus")
 ENOUGH = 2**40
+KINDS = {"embed": "Embedding", "self_attn": "Attention"}
 
 FAMILIES: dict[str, tuple[Objective, ...]] = {
     "dataflow": (
@@ -62,15 +63,22 @@ FAMILIES: dict[str, tuple[Objective, ...]] = {
 WEIGHTS = (6, 2, 2, 2, 4, 1)  # dataflow latency has most to go wrong
 
 
-def drawn(seed: int) -> Problem:
-    """The problem of a seed; Infeasible if its pins and forbids leave nothing."""
+def drawn(seed: int, *, blocks: bool = False) -> Problem:
+    """The problem of a seed; Infeasible if its pins and forbids leave nothing.
+
+    With `blocks` it says of its operators in which blocks of a model they lie.
+    """
     draw = random.Random(seed)
     family = draw.choices(list(FAMILIES), WEIGHTS)[0]
     objective = draw.choice(FAMILIES[family])
     devices = draw.choice((1, 2, 2, 2, 3, 3))
     operators = max(draw.randint(1, 6), draw.randint(1, 6))
     training = family != "offload" and draw.random() < 0.35
-    graph = _graph(draw, operators, training=training)
+    modules = [""] * operators
+    if blocks:
+        operators = max(4, operators)
+        modules = _modules(draw, operators)
+    graph = _graph(draw, modules, training=training)
     cluster = _cluster(draw, devices, host=True if family == "offload" else None)
     costs = _costs(draw, graph, cluster)
     return Problem(
@@ -122,8 +130,25 @@ def ample(problem: Problem) -> bool:
     return all(device.usable_bytes == ENOUGH for device in problem.cluster)
 
 
-def _graph(draw: random.Random, count: int, *, training: bool) -> Graph:
-    build = GraphBuilder("drawn")
+def _modules(draw: random.Random, count: int) -> list[str]:  # [operator]
+    """Where operators lie: two or three blocks, experts in some, what stands around them, now and then nowhere."""
+    around = [name for name in ("embed", "head") if draw.random() < 0.6]
+    blocks, parts = draw.choice((2, 2, 3)), draw.choice((("mlp",), ("mlp", "experts.0", "experts.1", "experts.1")))
+    found: list[str] = []
+    for n in sorted(draw.randrange(blocks) for _ in range(count - len(around))):
+        first = not found or not found[-1].startswith(f"layers.{n}.")
+        part = "self_attn" if first and draw.random() < 0.8 else draw.choice(parts)
+        found.append(f"layers.{n}.{part}")
+    found = [name for name in around if name == "embed"] + found + [name for name in around if name == "head"]
+    if draw.random() < 0.15:
+        draw.shuffle(found)
+    if draw.random() < 0.2:
+        found[draw.randrange(1, count)] = ""
+    return found
+
+
+def _graph(draw: random.Random, modules: Sequence[str], *, training: bool) -> Graph:
+    build, count = GraphBuilder("drawn"), len(modules)
     phases = sorted(draw.choice((0, 0, 1, 2)) for _ in range(count)) if training else [0] * count
     if training:
         phases[0] = 0
@@ -138,9 +163,12 @@ def _graph(draw: random.Random, count: int, *, training: bool) -> Graph:
         forward = [u for u in range(v) if phases[u] == 0]
         twin = f"v{draw.choice(forward)}" if phases[v] and draw.random() < 0.6 else ""
         after = [draw.choice(operators)] if operators and draw.random() < 0.15 else []
-        phase = PHASES[phases[v]]
+        phase, module = PHASES[phases[v]], modules[v]
+        kind = KINDS.get(module.rsplit(".", 1)[-1], "MatMul") if module else ""
         operators.append(
-            build.operator(f"v{v}", reads=reads, after=after, phase=phase, colocate=group, twin=twin)
+            build.operator(
+                f"v{v}", kind=kind, module=module, reads=reads, after=after, phase=phase, colocate=group, twin=twin
+            )
         )
         for _ in range(draw.choice((1, 1, 1, 0, 2))):
             tensors.append(

@@ -1,17 +1,21 @@
 """Every solver before a judge that knows the truth: all placements in all orders of problems small enough for that.
 
 A value is the simulator's, a bound is below everything that its scope speaks of, "infeasible, proved" is said only
-where nothing fits, and a solver that claims to be exact has the optimum. `STEAD_FUZZ=5000 pytest tests/judge` tries
-that many problems, other ones than the few of every run.
+where nothing fits, and a solver that claims to be exact has the optimum; the same for plans by blocks and by operators
+with their rules, and for searches that begin with known placements. `STEAD_FUZZ=5000 pytest tests/judge` tries that
+many problems, other ones than the few of every run.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from brute import TooMany, Truth, every_placement, every_run, truth
+from plans import questions, wrong_from_starts, wrong_plan
 from problems import at_the_byte, drawn
 from verdicts import LEARNED, candidates, wrong_bounds, wrong_claims
 
@@ -21,19 +25,20 @@ from stead.problem.in_ticks import Tables
 from stead.sim import simulate
 from stead.sim.spec.engine import fifo, program_order
 from stead.solvers.base import REGISTRY
+from stead.solvers.whole_blocks import whole_blocks
 from stead.testing import tiny_problem
 
 FUZZ = int(os.environ.get("STEAD_FUZZ", "0"))
 PROBLEMS = FUZZ or 160
-BLOCKS = 16
+PARTS = 16
 FIRST_SEED = 1_000_000 if FUZZ else 0
 MOST_RUNS = 20_000 if FUZZ else 4_000
 
 
-def hostile(seed: int) -> Truth | None:
+def hostile(seed: int, *, blocks: bool = False) -> Truth | None:
     """The truth about the problem of a seed; None if there is no such problem or it has too many runs."""
     try:
-        problem = at_the_byte(drawn(seed), seed, most_runs=MOST_RUNS)
+        problem = at_the_byte(drawn(seed, blocks=blocks), seed, most_runs=MOST_RUNS)
         return truth(problem, most_runs=MOST_RUNS)
     except (Infeasible, TooMany):
         return None
@@ -49,15 +54,38 @@ def complaints(seed: int, known: Truth) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_nothing_is_claimed_that_is_not_so(block):
-    found, seed, judged = [], FIRST_SEED + block * 10 * PROBLEMS, 0
-    while judged < -(-PROBLEMS // BLOCKS):
-        known = hostile(seed)
+def complaints_about_plans(seed: int, known: Truth) -> list[str]:
+    """Everything that plans and searches from known placements say about a problem with blocks and is not so."""
+    problem = known.problem
+    found = [f"seed {seed}, {problem}, {text}" for text in wrong_from_starts(problem, known, seed)]
+    for question in questions(problem, seed):
+        said = wrong_plan(question, problem, known, seed % 7)
+        found += [f"seed {seed}, {problem}, {question}: {text}" for text in said]
+    return found
+
+
+def judged(part: int, *, problems: int, blocks: bool) -> Iterator[tuple[int, Truth]]:
+    """Seeds and truths of one of the parts that problems are tried in."""
+    seed, count = FIRST_SEED + part * 10 * problems, 0
+    while count < -(-problems // PARTS):
+        known = hostile(seed, blocks=blocks)
         if known is not None:
-            found += complaints(seed, known)
-            judged += 1
+            yield seed, known
+            count += 1
         seed += 1
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_is_claimed_that_is_not_so(part):
+    found = [text for one in judged(part, problems=PROBLEMS, blocks=False) for text in complaints(*one)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_plan_claims_what_is_not_so(part):
+    found = [
+        text for one in judged(part, problems=PROBLEMS, blocks=True) for text in complaints_about_plans(*one)
+    ]
     assert not found, "\n".join(found)
 
 
@@ -129,3 +157,28 @@ def test_the_policy_is_one_of_the_runs():
                 for order in orders[owner == number]
             ]
             assert fifo(tables, on).start in runs, seed
+
+
+def test_the_blocks_that_were_drawn_are_the_units_that_plans_keep_whole():
+    """Operators of one block that may run on the same devices are a unit, and so are its experts."""
+    seen = 0
+    for seed in range(300):
+        try:
+            problem = drawn(seed, blocks=True)
+            coarse = whole_blocks(problem)
+        except Infeasible:
+            continue
+        graph = problem.graph
+        bound = len(graph.colocation_names) or problem.constraints.colocate
+        layers = {path.split(".")[1] for path in graph.modules if path.startswith("layers.")}
+        if graph.is_training or bound or "" in graph.modules or len(layers) < 2:
+            continue
+        wanted = [
+            (path.split(".")[:2], "experts" in path, may)
+            for path, may in zip(graph.modules, problem.allowed.tolist(), strict=True)
+        ]
+        units = coarse.units.tolist()
+        for a, b in itertools.combinations(range(len(graph)), 2):
+            assert (units[a] == units[b]) == (wanted[a] == wanted[b]), seed
+        seen += 1
+    assert seen > 30

@@ -105,8 +105,8 @@ def wrong_claims(candidate: Candidate, problem: Problem, truth: Truth, seed: int
     if solution is None:
         return []
     return [
-        *_wrong_value(solution, problem, truth),
-        *_wrong_bound(solution, truth),
+        *wrong_value(solution, problem, truth),
+        *wrong_bound(solution, truth),
         *_missed_optimum(candidate, solution, problem, truth),
     ]
 
@@ -120,7 +120,8 @@ def _wrong_refusal(candidate: Candidate, error: Infeasible, truth: Truth) -> lis
     return []
 
 
-def _wrong_value(solution: Solution, problem: Problem, truth: Truth) -> list[str]:
+def wrong_value(solution: Solution, problem: Problem, truth: Truth) -> list[str]:
+    """Complaints about a placement and its seconds."""
     trace = simulate(problem, solution.placement)
     found = []
     if not trace.feasible:
@@ -133,7 +134,8 @@ def _wrong_value(solution: Solution, problem: Problem, truth: Truth) -> list[str
     return found
 
 
-def _wrong_bound(solution: Solution, truth: Truth) -> list[str]:
+def wrong_bound(solution: Solution, truth: Truth) -> list[str]:
+    """Complaints about what is proved."""
     possible = truth.best_among(solution.scope)
     if possible is None:
         return [f"nobody knows what {solution.scope!r} means"]
