@@ -36,6 +36,7 @@ GAPS = (0.0, 0.0, 0.0, 1e-6)
 RATES = (1e9, 1e9, 7.6e9, 3e8, float("inf"))
 CONTENTIONS = ("none", "link", "pair", "sender", "receiver", "bus")
 ENOUGH = 2**40
+MIXTURE = ("embed", "layers.0.self_attn", "layers.0.experts.0", "layers.0.experts.1", "layers.1.self_attn")
 KINDS = {"embed": "Embedding", "self_attn": "Attention"}
 
 FAMILIES: dict[str, tuple[Objective, ...]] = {
@@ -76,8 +77,8 @@ def drawn(seed: int, *, blocks: bool = False) -> Problem:
     training = family != "offload" and draw.random() < 0.35
     modules = [""] * operators
     if blocks:
-        operators = max(4, operators)
-        modules = _modules(draw, operators)
+        modules = _modules(draw, max(4, operators))
+        operators = len(modules)
     graph = _graph(draw, modules, training=training)
     cluster = _cluster(draw, devices, host=True if family == "offload" else None)
     costs = _costs(draw, graph, cluster)
@@ -131,8 +132,11 @@ def ample(problem: Problem) -> bool:
 
 
 def _modules(draw: random.Random, count: int) -> list[str]:  # [operator]
-    """Where operators lie: two or three blocks, experts in some, what stands around them, now and then nowhere."""
-    around = [name for name in ("embed", "head") if draw.random() < 0.6]
+    """Where operators lie: a few blocks, experts in some, what stands around them, now and then nowhere."""
+    if draw.random() < 0.4:
+        more = [draw.choice(("layers.0.mlp", "layers.1.mlp", "head", "layers.0.experts.1")) for _ in range(count)]
+        return sorted([*MIXTURE, *more][: max(count, len(MIXTURE))])
+    around = [name for name, share in (("embed", 0.8), ("head", 0.4)) if draw.random() < share]
     blocks, parts = draw.choice((2, 2, 3)), draw.choice((("mlp",), ("mlp", "experts.0", "experts.1", "experts.1")))
     found: list[str] = []
     for n in sorted(draw.randrange(blocks) for _ in range(count - len(around))):
