@@ -58,7 +58,7 @@ def wrong_plan(question: Question, problem: Problem, truth: Truth, seed: int) ->
     try:
         plan = question.plan(problem, seed)
     except Infeasible as error:
-        return _wrong_refusal(question, error, problem, truth)
+        return _wrong_refusal(question, error, truth)
     except SteadError as error:
         return [] if "cannot take this problem" in str(error) else [f"it says {error}"]
     solution = plan.solution
@@ -73,7 +73,7 @@ def wrong_plan(question: Question, problem: Problem, truth: Truth, seed: int) ->
     ]
 
 
-def _wrong_refusal(question: Question, error: Infeasible, problem: Problem, truth: Truth) -> list[str]:
+def _wrong_refusal(question: Question, error: Infeasible, truth: Truth) -> list[str]:
     """Who asks for blocks is told about blocks; who does not, about everything."""
     possible = _truth_about(question, truth).optimum
     if error.proved and possible < math.inf:
