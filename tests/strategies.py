@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs
+from stead.errors import Infeasible
 from stead.graph import PHASES, Graph, GraphBuilder, TensorId
 from stead.problem import Constraints, Latency, Objective, Problem
 
@@ -112,7 +114,10 @@ def problems(
     else:
         tensor_seconds = None
     costs = Costs(graph, cluster, seconds, workspace_bytes=workspace, tensor_seconds=tensor_seconds)
-    return Problem(graph, cluster, costs, objective=objective or Latency(), constraints=Constraints())
+    try:
+        return Problem(graph, cluster, costs, objective=objective or Latency(), constraints=Constraints())
+    except Infeasible:  # one of a unit cannot run where another one must
+        reject()
 
 
 def placements(problem: Problem) -> st.SearchStrategy[NDArray[np.uint8]]:
