@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.errors import BadInput
+from stead.errors import BadInput, Infeasible
 from stead.problem import Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate, simulate_many
@@ -64,7 +64,10 @@ class Truth:
 
     def of(self, units: str) -> Truth:
         """The truth about placements that keep such units whole."""
-        problem = WHOLE[units](self.problem)
+        try:
+            problem = WHOLE[units](self.problem)
+        except Infeasible:  # pins and forbids leave nothing for them
+            return Truth(self.problem, self.rows[:0], self.by_policy[:0], self.in_any_order[:0], 0)
         leader = problem.unit_firsts[problem.units]
         whole = (self.rows == self.rows[:, leader]).all(axis=1)
         return Truth(problem, self.rows[whole], self.by_policy[whole], self.in_any_order[whole], self.run_count)

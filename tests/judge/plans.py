@@ -75,17 +75,10 @@ def wrong_plan(question: Question, problem: Problem, truth: Truth, seed: int) ->
 
 def _wrong_refusal(question: Question, error: Infeasible, truth: Truth) -> list[str]:
     """Who asks for blocks is told about blocks; who does not, about everything."""
-    possible = _truth_about(question, truth).optimum
+    possible = (truth.of(BLOCKS) if question.granularity == "block" else truth).optimum
     if error.proved and possible < math.inf:
         return [f"it calls the problem infeasible, but {possible} s are possible"]
     return []
-
-
-def _truth_about(question: Question, truth: Truth) -> Truth:
-    try:
-        return truth.of(BLOCKS) if question.granularity == "block" else truth
-    except Infeasible:  # pins and forbids leave nothing for whole blocks
-        return replace(truth, rows=truth.rows[:0], by_policy=truth.by_policy[:0], in_any_order=truth.in_any_order[:0])
 
 
 def _wrong_end(solution: Solution) -> list[str]:
