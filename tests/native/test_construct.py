@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from orders import is_topological
 
 from stead import _native
-from stead.graph.order import is_topological
 from stead.testing import chain3, two_towers
 
 UNLIMITED = np.full(2, 2**40, dtype=np.int64)

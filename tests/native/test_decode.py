@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from orders import random_order
 from strategies import CONTENTIONS, placed_problems, topological_orders
 
 from stead import _native
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
-from stead.graph.order import random_order
 from stead.problem import Problem
 from stead.testing import two_towers
 from stead.workloads.synthetic import synthetic

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from orders import is_topological
 from strategies import problems
 
 from stead import _native
@@ -16,7 +17,6 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs, Roofline
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder, TensorId
-from stead.graph.order import is_topological
 from stead.placing.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate

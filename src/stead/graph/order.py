@@ -1,9 +1,6 @@
-"""Orders in which operators may run, levels, and how much work lies before and behind each operator."""
+"""Levels of operators, and how much work lies behind each."""
 
 from __future__ import annotations
-
-import heapq
-from collections import deque
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,79 +27,6 @@ def bottom_levels(graph: Graph) -> NDArray[np.int32]:  # [operator]
     return longest_paths(len(graph), targets[back], sources[back])
 
 
-def depth_first_order(graph: Graph) -> NDArray[np.int32]:  # [position]
-    """A topological order that goes on with what the last operator made possible (last in, first out).
-
-    >>> from stead.testing import two_towers
-    >>> [two_towers().graph.operator_names[v] for v in depth_first_order(two_towers().graph)]
-    ['l1', 'l2', 'r1', 'r2', 'head']
-    """
-    first, children, missing = _children(graph)
-    ready = [v for v in range(len(graph) - 1, -1, -1) if missing[v] == 0]
-    order = []
-    while ready:
-        v = ready.pop()
-        order.append(v)
-        for child in reversed(children[first[v] : first[v + 1]]):
-            missing[child] -= 1
-            if missing[child] == 0:
-                ready.append(child)
-    return np.array(order, dtype=np.int32)
-
-
-def breadth_first_order(graph: Graph) -> NDArray[np.int32]:  # [position]
-    """A topological order that takes operators as they become possible (first in, first out)."""
-    first, children, missing = _children(graph)
-    ready = deque(v for v in range(len(graph)) if missing[v] == 0)
-    order = []
-    while ready:
-        v = ready.popleft()
-        order.append(v)
-        for child in children[first[v] : first[v + 1]]:
-            missing[child] -= 1
-            if missing[child] == 0:
-                ready.append(child)
-    return np.array(order, dtype=np.int32)
-
-
-def level_order(graph: Graph) -> NDArray[np.int32]:  # [position]
-    """Operators by level, those of one level by index."""
-    return np.argsort(levels(graph), kind="stable").astype(np.int32)
-
-
-def priority_order(graph: Graph, priority: ArrayLike) -> NDArray[np.int32]:  # [position]
-    """The topological order that always takes the operator of lowest priority among the possible ones."""
-    given = _per_operator("priority", priority, len(graph)).tolist()
-    first, children, missing = _children(graph)
-    ready = [(given[v], v) for v in range(len(graph)) if missing[v] == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, v = heapq.heappop(ready)
-        order.append(v)
-        for child in children[first[v] : first[v + 1]]:
-            missing[child] -= 1
-            if missing[child] == 0:
-                heapq.heappush(ready, (given[child], child))
-    return np.array(order, dtype=np.int32)
-
-
-def random_order(graph: Graph, seed: int) -> NDArray[np.int32]:  # [position]
-    """Some topological order; the same for the same seed."""
-    return priority_order(graph, np.random.default_rng(seed).random(len(graph)))
-
-
-def is_topological(graph: Graph, order: ArrayLike) -> bool:
-    """Whether every operator occurs once, after everything it reads from."""
-    given = np.asarray(order)
-    if given.shape != (len(graph),) or not np.array_equal(np.sort(given), np.arange(len(graph))):
-        return False
-    position = np.empty(len(graph), dtype=np.int64)
-    position[given] = np.arange(len(graph))
-    sources, targets = edge_pairs(graph)
-    return bool((position[sources] < position[targets]).all())
-
-
 def upward_ranks(
     graph: Graph, seconds: ArrayLike, tensor_seconds: ArrayLike | None = None
 ) -> NDArray[np.float64]:  # [operator]
@@ -121,23 +45,6 @@ def upward_ranks(
     return np.array(rank, dtype=np.float64)
 
 
-def downward_ranks(
-    graph: Graph, seconds: ArrayLike, tensor_seconds: ArrayLike | None = None
-) -> NDArray[np.float64]:  # [operator]
-    """Seconds from the start of the graph to the earliest start of each operator, devices being unlimited."""
-    own = _per_operator("seconds", seconds, len(graph)).tolist()
-    move = _tensor_times(graph, tensor_seconds)
-    producer, read_first = graph.tensor_producer.tolist(), graph.read_first.tolist()
-    reads = graph.read_tensors.tolist()
-    start = [0.0] * len(graph)
-    for v in range(len(graph)):
-        for t in reads[read_first[v] : read_first[v + 1]]:
-            arrives = start[producer[t]] + own[producer[t]] + move[t]
-            if arrives > start[v]:
-                start[v] = arrives
-    return np.array(start, dtype=np.float64)
-
-
 def edge_pairs(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # each [edge]
     """(producers, readers) of every pair of operators that shares a tensor, each pair once, sorted."""
     producers = np.repeat(graph.tensor_producer, np.diff(graph.reader_first))
@@ -151,13 +58,6 @@ def longest_paths(count: int, sources: NDArray[np.int64], targets: NDArray[np.in
         if longest[u] >= longest[v]:
             longest[v] = longest[u] + 1
     return np.array(longest, dtype=np.int32)
-
-
-def _children(graph: Graph) -> tuple[list[int], list[int], list[int]]:
-    """(first, children, number of parents) of every operator, as lists: loops over them are twice as fast."""
-    sources, targets = edge_pairs(graph)
-    first = np.searchsorted(sources, np.arange(len(graph) + 1))
-    return first.tolist(), targets.tolist(), np.bincount(targets, minlength=len(graph)).tolist()
 
 
 def _per_operator(what: str, given: ArrayLike, count: int) -> NDArray[np.float64]:

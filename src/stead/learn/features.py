@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.coarsen import bottom_levels, levels
 from stead.graph import PHASES, Graph
+from stead.graph.order import bottom_levels, levels
 from stead.problem import Problem
 
 LIMIT = 10.0

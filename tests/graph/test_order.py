@@ -1,4 +1,4 @@
-"""Orders, levels and ranks on graphs one can draw."""
+"""Levels and ranks on graphs one can draw."""
 
 from __future__ import annotations
 
@@ -7,20 +7,9 @@ import pytest
 from hypothesis import given, settings
 from strategies import graphs
 
-from stead.coarsen import (
-    bottom_levels,
-    breadth_first_order,
-    depth_first_order,
-    downward_ranks,
-    is_topological,
-    level_order,
-    levels,
-    priority_order,
-    random_order,
-    upward_ranks,
-)
 from stead.errors import BadInput
 from stead.graph import Graph
+from stead.graph.order import bottom_levels, levels, upward_ranks
 from stead.sim.ranks import upward_rank
 from stead.testing import chain3, diamond, two_towers
 
@@ -31,31 +20,6 @@ def test_levels_count_edges_from_the_front_and_from_the_back() -> None:
     graph = two_towers().graph  # l1, r1, l2, r2, head
     assert levels(graph).tolist() == [0, 0, 1, 1, 2]
     assert bottom_levels(graph).tolist() == [2, 2, 1, 1, 0]
-
-
-def test_depth_first_finishes_a_tower_before_the_next() -> None:
-    assert depth_first_order(two_towers().graph).tolist() == [0, 2, 1, 3, 4]
-
-
-def test_breadth_first_and_levels_take_both_towers_in_turn() -> None:
-    assert breadth_first_order(two_towers().graph).tolist() == [0, 1, 2, 3, 4]
-    assert level_order(two_towers().graph).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_priority_order_takes_the_lowest_among_the_possible() -> None:
-    assert priority_order(two_towers().graph, [5, 1, 4, 2, 0]).tolist() == [1, 3, 0, 2, 4]
-
-
-@FEWER
-@given(graphs())
-def test_every_order_is_topological(graph: Graph) -> None:
-    orders = [
-        depth_first_order(graph),
-        breadth_first_order(graph),
-        level_order(graph),
-        random_order(graph, seed=3),
-    ]
-    assert all(is_topological(graph, order) for order in orders)
 
 
 @FEWER
@@ -69,28 +33,15 @@ def test_levels_rise_along_edges_by_the_longest_way(graph: Graph) -> None:
         assert below[v] == max(behind, default=-1) + 1
 
 
-def test_an_order_with_an_operator_too_early_is_not_topological() -> None:
-    assert not is_topological(chain3().graph, [1, 0, 2])
-    assert not is_topological(chain3().graph, [0, 0, 2])
-
-
-def test_random_orders_depend_on_the_seed_alone() -> None:
-    graph = two_towers().graph
-    assert random_order(graph, seed=1).tolist() == random_order(graph, seed=1).tolist()
-    assert len({tuple(random_order(graph, seed=seed).tolist()) for seed in range(20)}) > 1
-
-
 def test_ranks_of_a_chain_add_operators_and_transfers() -> None:
     graph = chain3().graph  # a(1) -> b(2) -> c(1), 2.5 s between devices
     assert upward_ranks(graph, [1, 2, 1]).tolist() == [4, 3, 1]
     assert upward_ranks(graph, [1, 2, 1], [2.5, 2.5, 2.5]).tolist() == [9, 5.5, 1]
-    assert downward_ranks(graph, [1, 2, 1], [2.5, 2.5, 2.5]).tolist() == [0, 3.5, 8]
 
 
 def test_ranks_follow_the_longer_branch() -> None:
     graph = diamond().graph  # a(1) -> b(2), c(3) -> d(1)
     assert upward_ranks(graph, [1, 2, 3, 1]).tolist() == [5, 3, 4, 1]
-    assert downward_ranks(graph, [1, 2, 3, 1]).tolist() == [0, 1, 1, 4]
 
 
 def test_upward_ranks_are_those_of_list_scheduling() -> None:
