@@ -19,7 +19,7 @@ from stead.errors import BadInput, Infeasible
 from stead.problem import Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate, simulate_many
-from stead.sim.spec.offload_run import pieces
+from stead.sim.offload_run import pieces
 from stead.solvers.whole_blocks import BLOCKS, EXPERT_GROUPS, experts_together, whole_blocks
 
 NO_CHANNEL = -1

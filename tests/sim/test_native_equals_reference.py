@@ -15,9 +15,10 @@ from stead import _native
 from stead.problem import Fifo, Latency, Placement, Policy, Priority, Problem, ProgramOrder, Throughput
 from stead.problem.in_ticks import Tables
 from stead.sim import Status, simulate_many
+from stead.sim.offload_run import offload
+from stead.sim.sequential_run import sequential_timeline
 from stead.sim.spec.loads import loads, sequential
 from stead.sim.spec.memory import peaks, standing_peaks
-from stead.sim.spec.offload_run import offload
 
 Placed = tuple[Problem, NDArray[np.uint8]]
 
@@ -163,6 +164,11 @@ def test_sequential_runs(placed: Placed) -> None:
     run = sequential(Tables(problem), on.tolist())
     assert scores.ticks[0] == run.makespan
     assert scores.peak_bytes[0].tolist() == [peak for peak, _ in peaks(run)]
+    drawn = sequential_timeline(problem, on)
+    assert (drawn.start_ticks.tolist(), drawn.finish_ticks.tolist()) == (run.start, run.finish)
+    moved = drawn.transfers
+    assert [*zip(moved.tensor, moved.source, moved.target, strict=True)] == [move[:3] for move in run.transfers]
+    assert [*zip(moved.begin_ticks, moved.arrive_ticks, strict=True)] == [move[4:] for move in run.transfers]
 
 
 @given(placed_problems(objective=Latency("offload"), host=True), st.sampled_from(["serial", "published"]))

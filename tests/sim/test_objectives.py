@@ -14,9 +14,9 @@ from stead.graph import GraphBuilder, Phase
 from stead.problem import Fifo, Latency, Load, Objective, Pieces, Placement, Problem, Throughput
 from stead.problem.in_ticks import Tables
 from stead.sim import Cyclic, Status, Trace, simulate, simulate_many
+from stead.sim.offload_run import offload, pieces
 from stead.sim.spec.loads import loads, sequential
 from stead.sim.spec.memory import standing_peaks
-from stead.sim.spec.offload_run import offload, pieces
 
 LOADS: tuple[Load, ...] = ("sum", "overlap", "duplex", "fwbw")
 

@@ -11,7 +11,7 @@ from test_offload import OffloadContract, calls, chain_of_calls, published, publ
 from stead.problem import Placement, Problem
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate, simulate_many
-from stead.sim.spec.offload_run import pieces
+from stead.sim.offload_run import pieces
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.call_ideals import CallIdeals
 from stead.solvers.exact.latency_mip import LatencyMip

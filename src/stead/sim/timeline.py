@@ -41,6 +41,14 @@ class Transfers:
         return np.where(keys[found] == wanted, found, -1)
 
 
+def transfers_from_rows(rows: NDArray[np.int64]) -> Transfers:
+    """Transfers that waited for their producers alone, from rows tensor, source, target, channel, begin, arrive."""
+    columns = rows.reshape(-1, 6).T
+    tensor, source, target, channel = columns[:4].astype(np.int32)
+    cause = np.full(columns.shape[1], -1, dtype=np.int32)
+    return Transfers(tensor, source, target, channel, columns[4], columns[5], cause)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One piece of a critical path."""

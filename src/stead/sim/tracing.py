@@ -13,13 +13,12 @@ from stead.problem import Load, Pieces, Placement, Placeto, Policy, Problem
 from stead.problem.in_ticks import Tables
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
+from stead.sim.offload_run import offload, offload_timeline, spent_in_calls
 from stead.sim.pipeline import unrolled
 from stead.sim.published_placeto import simulate_placeto
 from stead.sim.replication import sharing_of
-from stead.sim.spec.engine import Run
-from stead.sim.spec.loads import sequential
-from stead.sim.spec.offload_run import Call, offload
-from stead.sim.timeline import NO_CAUSE, Timeline, Transfers, duration_ticks
+from stead.sim.sequential_run import sequential_timeline
+from stead.sim.timeline import Timeline, Transfers, duration_ticks
 from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Verdict
 
 Ticks = NDArray[np.int64]
@@ -68,7 +67,7 @@ def trace_pipelined(placement: Placement, *, memory: bool) -> Trace:
 
 
 def trace_sequential(placement: Placement, *, memory: bool) -> Trace:
-    """One operator or transfer at a time; the core scores it, the specification draws it."""
+    """One operator or transfer at a time; the core scores it."""
     problem = placement.problem
     obstacle = find_obstacle(placement)
     if obstacle is not None:
@@ -76,12 +75,12 @@ def trace_sequential(placement: Placement, *, memory: bool) -> Trace:
     ticks, _, peak, _ = _native.sequential_many(
         problem.native, placement.devices[None, :], memory="peak" if memory else "off", threads=1
     )
-    timeline = _drawn_run(problem, placement.devices, sequential(Tables(problem), placement.devices.tolist()))
+    timeline = sequential_timeline(problem, placement.devices)
     return _judged(placement, "sequential", int(ticks[0]), _spent(timeline), peak[0], timeline)
 
 
 def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trace:
-    """Every piece of an accelerator as one call; the core scores it, the specification draws it."""
+    """Every piece of an accelerator as one call; the core scores it."""
     problem = placement.problem
     obstacle = find_obstacle(placement, through_host=True)
     if obstacle is not None:
@@ -99,8 +98,8 @@ def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trac
         memory="peak" if memory else "off",
         threads=1,
     )
-    timeline = _drawn_calls(problem, placement.devices, calls)
-    return _judged(placement, "offload", int(ticks[0]), _spent_in_calls(tables, calls), peak[0], timeline)
+    timeline = offload_timeline(problem, placement.devices, calls)
+    return _judged(placement, "offload", int(ticks[0]), spent_in_calls(tables, calls), peak[0], timeline)
 
 
 def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
@@ -229,15 +228,6 @@ def _spent(run: Timeline) -> Ticks:
     return spent
 
 
-def _spent_in_calls(tables: Tables, calls: list[Call]) -> Ticks:
-    """The same for offloaded calls, which are busy while they copy, too."""
-    spent = np.zeros((4, tables.devices), dtype=np.int64)
-    for call in {id(call): call for call in calls}.values():
-        copy_in, compute, copy_out = call.ticks(tables)
-        spent[:, call.device] += (compute, copy_in, copy_out, copy_in + compute + copy_out)
-    return spent
-
-
 def _native_timeline(problem: Problem, devices: NDArray[np.uint8], schedule: Any) -> Timeline:
     return Timeline(
         problem=problem,
@@ -257,40 +247,3 @@ def _native_timeline(problem: Problem, devices: NDArray[np.uint8], schedule: Any
             schedule.transfer_cause,
         ),
     )
-
-
-def _drawn_run(problem: Problem, devices: NDArray[np.uint8], run: Run) -> Timeline:
-    """A sequential run: nothing waits for a particular thing, everything for everything before it."""
-    columns = np.array(run.transfers, dtype=np.int64).reshape(-1, 6).T
-    return Timeline(
-        problem=problem,
-        devices=devices,
-        execution="sequential",
-        start_ticks=np.array(run.start, dtype=np.int64),
-        finish_ticks=np.array(run.finish, dtype=np.int64),
-        order=np.arange(len(devices), dtype=np.int32),
-        cause=np.full(len(devices), NO_CAUSE, dtype=np.int32),
-        transfers=_transfers(columns),
-    )
-
-
-def _drawn_calls(problem: Problem, devices: NDArray[np.uint8], calls: list[Call]) -> Timeline:
-    """Offloaded calls: all operators of a call have its times; copies are part of calls, not transfers."""
-    start = np.array([call.start for call in calls], dtype=np.int64)
-    return Timeline(
-        problem=problem,
-        devices=devices,
-        execution="offload",
-        start_ticks=start,
-        finish_ticks=np.array([call.finish for call in calls], dtype=np.int64),
-        order=np.argsort(start, kind="stable").astype(np.int32),
-        cause=np.array([call.cause for call in calls], dtype=np.int32),
-        transfers=_transfers(np.zeros((6, 0), dtype=np.int64)),
-    )
-
-
-def _transfers(columns: NDArray[np.int64]) -> Transfers:
-    """Transfers from rows tensor, source, target, channel, begin, arrive."""
-    tensor, source, target, channel = columns[:4].astype(np.int32)
-    cause = np.full(columns.shape[1], -1, dtype=np.int32)
-    return Transfers(tensor, source, target, channel, columns[4], columns[5], cause)

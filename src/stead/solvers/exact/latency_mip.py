@@ -26,7 +26,7 @@ from stead import _native
 from stead.problem import Problem
 from stead.problem.in_ticks import Tables
 from stead.problem.ticks import TICKS_PER_SECOND
-from stead.sim.spec.offload_run import pieces
+from stead.sim.offload_run import pieces
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.call_ideals import CallIdeals
 from stead.solvers.exact.offload import (

@@ -1,4 +1,4 @@
-"""Offload runs in plain Python: the specification.
+"""Offload runs: what is called on which accelerator, and when; the native core scores them alike.
 
 Letters: v operator, t tensor, p its producer, d device; `on[v]` is the device of v.
 """
@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.problem import Problem
 from stead.problem.in_ticks import IMPOSSIBLE, READ, WRITE, Tables
-from stead.sim.spec.engine import NO_CAUSE
+from stead.sim.timeline import NO_CAUSE, Timeline, transfers_from_rows
 
 
 @dataclass
@@ -90,3 +94,27 @@ def offload(tables: Tables, on: Sequence[int], *, published: bool = False) -> li
             return None
         waiting = blocked
     return of_operator
+
+
+def offload_timeline(problem: Problem, devices: NDArray[np.uint8], calls: Sequence[Call]) -> Timeline:
+    """All operators of a call have its times; copies are part of calls, not transfers."""
+    start = np.array([call.start for call in calls], dtype=np.int64)
+    return Timeline(
+        problem=problem,
+        devices=devices,
+        execution="offload",
+        start_ticks=start,
+        finish_ticks=np.array([call.finish for call in calls], dtype=np.int64),
+        order=np.argsort(start, kind="stable").astype(np.int32),
+        cause=np.array([call.cause for call in calls], dtype=np.int32),
+        transfers=transfers_from_rows(np.zeros((0, 6), dtype=np.int64)),
+    )
+
+
+def spent_in_calls(tables: Tables, calls: Sequence[Call]) -> NDArray[np.int64]:
+    """[compute | received | sent | busy, device] ticks: a device is busy while it copies, too."""
+    spent = np.zeros((4, tables.devices), dtype=np.int64)
+    for call in {id(call): call for call in calls}.values():
+        copy_in, compute, copy_out = call.ticks(tables)
+        spent[:, call.device] += (compute, copy_in, copy_out, copy_in + compute + copy_out)
+    return spent
