@@ -16,13 +16,13 @@ from stead.cluster.devices import (
     Contention,
     Device,
     Link,
-    Routes,
     Routing,
     link_all,
     link_both_ways,
 )
 from stead.cluster.links import default_links
 from stead.cluster.precision import Precision, precision_of
+from stead.cluster.routes import Routes
 from stead.cluster.topology import links_from_topology, with_topology
 
 __all__ = [

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stead.cluster.routes import Routes, routes_of
 from stead.errors import BadCluster, did_you_mean
 
 UNLIMITED_BYTES = 2**62
@@ -139,19 +137,6 @@ class Link:
             "latency_seconds": self.latency_seconds,
             "gap_seconds": self.gap_seconds,
         }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Routes:
-    """Transfer behaviour of every ordered pair of devices; the diagonal means nothing."""
-
-    latency_seconds: NDArray[np.float64]  # [source, target]; inf where there is no route
-    bytes_per_second: NDArray[np.float64]  # [source, target]
-    gap_seconds: NDArray[np.float64]  # [source, target]
-    channel: NDArray[np.int32]  # [source, target]; the queue a transfer waits in, -1 for none
-    hops: NDArray[np.int32]  # [source, target]; charged hops, used where an input gives tensors in seconds
-    host_latency_seconds: NDArray[np.float64]  # [write to host memory | read from it, device]
-    host_bytes_per_second: NDArray[np.float64]  # [write to host memory | read from it, device]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -281,68 +266,7 @@ class Cluster:
 
     def routes(self) -> Routes:
         """Transfer behaviour of every ordered pair, with routes over several links collapsed into one."""
-        count = len(self.devices)
-        latency = np.full((count, count), np.inf)
-        rate = np.full((count, count), np.inf)
-        gap = np.zeros((count, count))
-        position = {device.name: d for d, device in enumerate(self.devices)}
-        for link in self.links:
-            pair = position[link.source], position[link.target]
-            latency[pair], rate[pair], gap[pair] = (
-                link.latency_seconds,
-                link.bytes_per_second,
-                link.gap_seconds,
-            )
-        np.fill_diagonal(latency, 0.0)
-        host_latency, host_rate = self._host_access(latency, rate)
-        hops = np.ones((count, count), dtype=np.int32)
-        queue = np.arange(count * count).reshape(count, count)  # the ordered pair whose link is waited for
-        if self.routing == "host":
-            latency, rate, hops = self._through_host(host_latency, host_rate)
-            gap = np.zeros((count, count))
-        else:
-            _collapse_routes(latency, rate, gap, queue)
-        channel = _channels(self.contention, queue, count)
-        return Routes(latency, rate, gap, channel, hops, np.stack(host_latency), np.stack(host_rate))
-
-    def _host_access(
-        self, latency: NDArray[np.float64], rate: NDArray[np.float64]
-    ) -> tuple[
-        tuple[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]
-    ]:
-        """Latency and rate of (writing to, reading from) host memory: the quickest link with a CPU."""
-        hosts = [d for d, device in enumerate(self.devices) if device.is_host]
-        count = len(self.devices)
-        if self.routing == "host" and not self.links:  # no CPU to link to: what takes time is said elsewhere
-            free, unlimited = np.zeros(count), np.full(count, np.inf)
-            return (free, free.copy()), (unlimited, unlimited.copy())
-        write_latency, write_rate = np.full(count, np.inf), np.full(count, np.inf)
-        read_latency, read_rate = np.full(count, np.inf), np.full(count, np.inf)
-        for d in range(count):
-            if d in hosts:
-                write_latency[d] = read_latency[d] = 0.0
-                continue
-            for latencies, rates, one_way in (
-                (write_latency, write_rate, [(d, h) for h in hosts]),
-                (read_latency, read_rate, [(h, d) for h in hosts]),
-            ):
-                open_links = [pair for pair in one_way if math.isfinite(latency[pair])]
-                if open_links:
-                    best = min(open_links, key=lambda pair: (latency[pair], -rate[pair], pair))
-                    latencies[d], rates[d] = latency[best], rate[best]
-        return (write_latency, read_latency), (write_rate, read_rate)
-
-    def _through_host(
-        self,
-        host_latency: tuple[NDArray[np.float64], NDArray[np.float64]],
-        host_rate: tuple[NDArray[np.float64], NDArray[np.float64]],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
-        """Store and forward: a write to host memory, then a read from it."""
-        latency = host_latency[0][:, None] + host_latency[1][None, :]
-        with np.errstate(divide="ignore"):
-            rate = 1.0 / (1.0 / host_rate[0][:, None] + 1.0 / host_rate[1][None, :])
-        charged = np.array([0 if device.is_host else 1 for device in self.devices], dtype=np.int32)
-        return latency, rate, charged[:, None] + charged[None, :]
+        return routes_of(self)
 
 
 def link_both_ways(
@@ -372,39 +296,6 @@ def link_all(
         for target in names
         if source != target
     )
-
-
-def _collapse_routes(
-    latency: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    gap: NDArray[np.float64],
-    queue: NDArray[np.int64],
-) -> None:
-    """Fill pairs without a link of their own by the route of least latency (Floyd-Warshall, in place)."""
-    given = np.isfinite(latency)
-    for middle in range(len(latency)):
-        through = latency[:, middle, None] + latency[None, middle, :]
-        better = ~given & (through < latency)
-        better[middle, :] = better[:, middle] = False
-        for s, d in np.argwhere(better):
-            first, second = (s, middle), (middle, d)
-            narrow = first if rate[first] <= rate[second] else second
-            latency[s, d], rate[s, d] = through[s, d], rate[narrow]
-            gap[s, d], queue[s, d] = gap[narrow], queue[narrow]
-
-
-def _channels(contention: Contention, queue: NDArray[np.int64], count: int) -> NDArray[np.int32]:
-    """The shared resource that each ordered pair occupies."""
-    source, target = np.divmod(queue, count)
-    table: Mapping[str, NDArray[np.int64]] = {
-        "none": np.full_like(queue, -1),
-        "link": queue,
-        "pair": np.minimum(source, target) * count + np.maximum(source, target),
-        "sender": source,
-        "receiver": target,
-        "bus": np.zeros_like(queue),
-    }
-    return table[contention].astype(np.int32)
 
 
 def _rate(entry: Mapping[str, Any]) -> float:

@@ -18,7 +18,8 @@ from stead.problem.objectives import (
     Schedule,
     Throughput,
 )
-from stead.problem.problem import Placement, Problem
+from stead.problem.placement import Placement
+from stead.problem.problem import Problem
 
 __all__ = [
     "POLICIES",
