@@ -9,9 +9,9 @@ import pytest
 
 from stead.cli.output import plan_document
 from stead.cluster import Cluster, Device, link_all
-from stead.coarsen.blocks import forward_anchors
 from stead.costs import Costs
 from stead.graph import Graph
+from stead.graph.paths import forward_anchors
 from stead.plan import Plan
 from stead.problem import Latency, Objective, Placement, Problem, Throughput
 from stead.readers.hf import HuggingFace

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 from strategies import problems
 
 from stead.cluster import Cluster, Device, link_all
-from stead.coarsen.blocks import block_paths, layers_of
+from stead.coarsen.blocks import layers_of
 from stead.costs import Costs
 from stead.errors import BadCluster, BadInput, Infeasible, SteadError
 from stead.graph import GraphBuilder, Phase, TensorId
+from stead.graph.paths import block_paths
 from stead.problem import Constraints, Problem
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver

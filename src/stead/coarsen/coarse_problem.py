@@ -7,12 +7,10 @@ from numpy.typing import NDArray
 
 from stead.costs import Costs
 from stead.errors import BadInput
-from stead.graph import PHASES, Graph
+from stead.graph import FORWARD, Graph
 from stead.graph.quotient import Bundles, Quotient, bundled, quotient
 from stead.problem import Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND
-
-FORWARD = PHASES.index("forward")
 
 
 def coarse_problem(problem: Problem, group: NDArray[np.int32], count: int, *, merge: bool) -> Problem:

@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 
 from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
-from stead.graph import PHASES, Graph
+from stead.graph import FORWARD, Graph
 from stead.graph.components import connected
-from stead.graph.paths import calls, module_path
-
-FORWARD = PHASES.index("forward")
+from stead.graph.paths import RepeatedBlocks, calls, module_path
 
 
 def colocate(graph: Graph) -> Grouping:
@@ -194,40 +192,25 @@ class _Calls:
         self.numbered_calls = any("#" in path for path in paths)
         self.holds_weights = {prefix for path in users for prefix in _prefixes(path)}
         self.levels_below: dict[str, int] = {}
-        self.numbers: dict[str, set[str]] = {}  # of the numbered children of a module
+        self.blocks = RepeatedBlocks(module_path(path) for path in paths)
         for path in paths:
             prefixes = _prefixes(path)
             for depth, prefix in enumerate(prefixes):
                 below = len(prefixes) - 1 - depth
                 self.levels_below[prefix] = max(self.levels_below.get(prefix, 0), below)
-            for module, number in _numbered_children(module_path(path)):
-                self.numbers.setdefault(module, set()).add(number)
 
     def unit(self, path: str) -> str:
         """The call that the operators of a path are grouped by; empty if none is right."""
         if not path:
             return ""
         if "#" not in path:  # no call: where others are calls, what stands beside them, such as a loss
-            return "" if self.numbered_calls else self._block(module_path(path)) or path
+            return "" if self.numbered_calls else self.blocks.around(module_path(path)) or path
         for prefix in _prefixes(path):
-            if self._block(module_path(prefix)) == module_path(prefix):
+            if self.blocks.around(module_path(prefix)) == module_path(prefix):
                 return prefix
             if self.levels_below[prefix] <= 1 and (prefix in self.holds_weights or not self.holds_weights):
                 return prefix
         return ""
-
-    def _block(self, module: str) -> str:
-        """The outermost numbered child with siblings that a module lies in."""
-        for parent, number in _numbered_children(module):
-            if len(self.numbers[parent]) > 1:
-                return f"{parent}.{number}" if parent else number
-        return ""
-
-
-def _numbered_children(module: str) -> list[tuple[str, str]]:
-    """(parent, number) of every numbered component of a module path, outermost first."""
-    parts = module.split(".")
-    return [(".".join(parts[:i]), part) for i, part in enumerate(parts) if part.isascii() and part.isdigit()]
 
 
 def _place_leftovers(graph: Graph, label: list[int]) -> None:

@@ -8,9 +8,9 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.coarsen.colocation import FORWARD, colocate_constraints, forward_operators
+from stead.coarsen.colocation import colocate_constraints, forward_operators
 from stead.coarsen.grouping import Grouping
-from stead.graph import Graph
+from stead.graph import FORWARD, Graph
 from stead.graph.components import connected
 from stead.graph.paths import module_path
 from stead.problem import Problem

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 
 from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
-from stead.graph import PHASES
+from stead.graph import FORWARD
 from stead.problem import Latency, Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND
 
-FORWARD = PHASES.index("forward")
 WRITE, READ = 0, 1  # host memory
 MOST_VISITED = 500  # groups looked at to find out whether a contraction makes a cycle
 

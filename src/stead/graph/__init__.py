@@ -3,6 +3,7 @@
 from stead.graph.builder import GraphBuilder, OperatorId, TensorId
 from stead.graph.graph import (
     BUFFER,
+    FORWARD,
     KV_CACHE,
     MAX_BYTES,
     MAX_OPERATORS,
@@ -16,6 +17,7 @@ from stead.graph.graph import (
 
 __all__ = [
     "BUFFER",
+    "FORWARD",
     "KV_CACHE",
     "MAX_BYTES",
     "MAX_OPERATORS",

@@ -21,6 +21,7 @@ from stead.graph.kernels import Kernel, Kernels, kernels_or_one
 
 Phase = Literal["forward", "backward", "update"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+FORWARD = PHASES.index("forward")
 MAX_OPERATORS = 2**24
 MAX_BYTES = 2**62
 KV_CACHE = "kv_cache"  # how names of weights end that are caches of keys and values

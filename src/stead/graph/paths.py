@@ -1,16 +1,23 @@
-"""Module call paths: which call of which module an operator belongs to.
+"""Module paths: which call of which module an operator belongs to, and which repeated block of the model.
 
 `dec.1#7` is the eighth call of module `dec.1`; nested calls are joined by `/`, outermost first, as in
 `dec.1#7/dec.1.gates#7`. A plain module path such as `model.layers.3.mlp` is a call whose number is not known.
+Blocks such as `model.layers.3` are what rules of thumb count, cut and never split.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.graph.graph import FORWARD, Graph
+
 UNKNOWN = -1
+EXPERTS = "experts"  # a module of this name may live apart from its block: runtimes can load that
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,131 @@ def common_path(paths: Sequence[str]) -> str:
             break
         shared.append(parts[0])
     return "".join(shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A numbered child of a module, such as `layers.3`."""
+
+    container: str
+    number: str
+
+    @property
+    def path(self) -> str:
+        """The module path of the child."""
+        return f"{self.container}.{self.number}" if self.container else self.number
+
+
+def numbered(path: str) -> list[Numbered]:
+    """Every numbered component of a module path, outermost first.
+
+    >>> [child.path for child in numbered("model.layers.7.experts.3.up")]
+    ['model.layers.7', 'model.layers.7.experts.3']
+    """
+    parts = path.split(".")
+    return [Numbered(".".join(parts[:i]), part) for i, part in enumerate(parts) if is_number(part)]
+
+
+def is_number(part: str) -> bool:
+    """Whether a component of a module path is a number."""
+    return part.isascii() and part.isdigit()
+
+
+class RepeatedBlocks:
+    """The numbered children of a model that have siblings.
+
+    >>> blocks = RepeatedBlocks(["embed", "layers.0.mlp.experts.3", "layers.1.mlp", "head.0"])
+    >>> [blocks.around(path) for path in ("layers.0.mlp.experts.3", "layers.1", "head.0")]
+    ['layers.0', 'layers.1', '']
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._numbers: dict[str, set[str]] = {}
+        for path in dict.fromkeys(paths):
+            for child in numbered(path):
+                self._numbers.setdefault(child.container, set()).add(child.number)
+
+    def around(self, path: str) -> str:
+        """The outermost of them that a module path lies in; empty outside of all."""
+        children = (child for child in numbered(path) if len(self._numbers.get(child.container, ())) > 1)
+        return next((child.path for child in children), "")
+
+
+def block_paths(modules: Sequence[str]) -> list[str]:
+    """The repeated block each module path lies in, such as `model.layers.7`; empty outside of all blocks.
+
+    Where no module has several numbered children (a model of one layer), the outermost numbered child is one.
+
+    >>> block_paths(["model.embed", "model.layers.0.mlp.experts.3", "model.layers.1"])
+    ['', 'model.layers.0', 'model.layers.1']
+    """
+    repeated = RepeatedBlocks(modules)
+    found = {
+        path: repeated.around(path) or next((child.path for child in numbered(path)), "")
+        for path in dict.fromkeys(modules)
+    }
+    return [found[path] for path in modules]
+
+
+def layer_names(modules: Sequence[str]) -> list[str]:
+    """The layer each module path counts with: its block, or outside of all blocks its outermost module that holds none.
+
+    >>> layer_names(["model.embed.words", "model.layers.0.mlp", "model.layers.1", "model", "head.dense"])
+    ['model.embed', 'model.layers.0', 'model.layers.1', '', 'head']
+    """
+    blocks = block_paths(modules)
+    above = {prefix for block in dict.fromkeys(blocks) for prefix in _prefixes(block)[:-1]}
+    found = {
+        path: block or next((prefix for prefix in _prefixes(path) if prefix not in above), "")
+        for path, block in zip(modules, blocks, strict=True)
+    }
+    return [found[path] for path in modules]
+
+
+def is_expert(module: str) -> bool:
+    """Whether a module path lies below one called `experts`: of the many only a few work on a token."""
+    return EXPERTS in module.split(".")
+
+
+def module_paths(graph: Graph) -> list[str]:  # [operator]
+    """The module each operator lies in; one without a module lies where its forward operator does.
+
+    Where modules are given as calls, such as `dec.1#7/gates#7`, it is the module that is called: `dec.1.gates`.
+    """
+    given = [graph.modules[v] or graph.modules[u] for v, u in enumerate(forward_anchors(graph).tolist())]
+    plain = {path: module_path(path) for path in dict.fromkeys(given)}
+    return [plain[path] for path in given]
+
+
+def forward_anchors(graph: Graph) -> NDArray[np.int64]:  # [operator]
+    """The forward operator each operator belongs to: its twin, or the anchor of what it reads first."""
+    anchors = np.arange(len(graph))
+    for v in np.flatnonzero(graph.phases != FORWARD).tolist():
+        if graph.twins[v] >= 0:
+            anchors[v] = anchors[graph.twins[v]]
+        elif graph.read_first[v] < graph.read_first[v + 1]:
+            anchors[v] = anchors[graph.tensor_producer[graph.read_tensors[graph.read_first[v]]]]
+    return anchors
+
+
+def spread_labels(graph: Graph, labels: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Labels for operators without one (-1): that of their last producer, else of their first reader."""
+    known = labels.tolist()
+    for v in np.flatnonzero(labels < 0).tolist():
+        producers = graph.tensor_producer[graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]]]
+        known[v] = next((known[u] for u in sorted(producers.tolist(), reverse=True) if known[u] >= 0), -1)
+    for v in range(len(graph) - 1, -1, -1):
+        if known[v] < 0:
+            first, last = graph.tensor_first[v], graph.tensor_first[v + 1]
+            readers = graph.readers[graph.reader_first[first] : graph.reader_first[last]]
+            known[v] = next((known[u] for u in sorted(readers.tolist()) if known[u] >= 0), -1)
+    return np.maximum(np.array(known, dtype=np.int32), 0)
+
+
+def _prefixes(path: str) -> list[str]:
+    """A path and everything above it, outermost first."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def _call(part: str) -> Call:

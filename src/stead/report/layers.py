@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.coarsen.blocks import (
+from stead.graph import FORWARD, PHASES, Graph
+from stead.graph.paths import (
     block_paths,
     forward_anchors,
     is_expert,
@@ -23,10 +24,8 @@ from stead.coarsen.blocks import (
     module_paths,
     spread_labels,
 )
-from stead.graph import PHASES, Graph
 from stead.problem import Placement, Problem
 
-FORWARD = PHASES.index("forward")
 MOST_MODULES = 12  # modules outside of blocks that are named one by one; more are told by stretches
 MOST_RANGES = 4  # of numbers, in a short name
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES, Graph
+from stead.graph import FORWARD, PHASES, Graph
 from stead.problem import Placement
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.readers.common.tied_weights import are_apart
 from stead.sim import Trace
 
-FORWARD, UPDATE = PHASES.index("forward"), PHASES.index("update")
+UPDATE = PHASES.index("update")
 WORTH_SAYING = 0.01  # of the bytes of all weights; below that a weight in two places is no news
 
 

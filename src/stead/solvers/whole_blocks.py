@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from stead.coarsen.blocks import EXPERTS, block_paths, is_expert, layer_names, module_paths
 from stead.coarsen.colocation import colocate_units
 from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.graph import Graph
+from stead.graph.paths import EXPERTS, block_paths, is_expert, layer_names, module_paths
 from stead.problem import Problem
 from stead.sim import Bound
 from stead.solvers.base import Solution

@@ -14,10 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES
+from stead.graph import FORWARD
 from stead.problem import Problem
-
-FORWARD = PHASES.index("forward")
 
 
 def merged(

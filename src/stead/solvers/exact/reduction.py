@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead import _native
 from stead.errors import BadInput
-from stead.graph import PHASES, Graph
+from stead.graph import FORWARD, PHASES, Graph
 from stead.graph.arrays import distinct_pairs
 from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.problem import Load, Problem, Throughput
@@ -40,7 +40,6 @@ Notion = Literal[
 ]  # what contiguity asks for: acyclic stages, each device alone, nothing
 Merge = Literal["lossless", "published", "always", "off"]
 
-FORWARD = PHASES.index("forward")
 UPDATE = PHASES.index("update")
 CONTIGUOUS = "contiguous stages"  # the scope of bounds over acyclic stages
 SCOPES: dict[Notion, str] = {

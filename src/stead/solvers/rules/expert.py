@@ -27,15 +27,21 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.coarsen.blocks import block_paths, forward_anchors, module_paths, spread_labels
 from stead.errors import BadInput, did_you_mean
-from stead.graph import PHASES, Graph
-from stead.graph.paths import calls
+from stead.graph import FORWARD, Graph
+from stead.graph.paths import (
+    block_paths,
+    calls,
+    forward_anchors,
+    is_number,
+    module_paths,
+    numbered,
+    spread_labels,
+)
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.settle import Wish, chosen_devices, mean_seconds, solve_by_rule
 
-FORWARD = PHASES.index("forward")
 Variant = Literal["layers", "time"]
 
 # Rules by name; a family has the rule of its name.
@@ -230,7 +236,7 @@ def _side_and_number(path: str) -> tuple[str, int] | None:
     """(encoder or decoder, number of the layer) of a module such as `dec.1.gates`; None outside of both."""
     side = ""
     for part in path.split("."):
-        if part.isascii() and part.isdigit() and side:
+        if side and is_number(part):
             return side, int(part)
         if _ENCODER.search(part):
             side = "encoder"
@@ -267,7 +273,7 @@ def _units(problem: Problem) -> NDArray[np.int64]:  # [operator]
 def _is_unrolled(graph: Graph) -> bool:
     """Whether some layer is called again and again."""
     return any(
-        call.number > 0 and any(part.isdigit() for part in call.module.split("."))
+        call.number > 0 and bool(numbered(call.module))
         for path in dict.fromkeys(graph.modules)
         for call in calls(path)
     )

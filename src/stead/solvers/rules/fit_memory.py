@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.quantities import format_bytes
-from stead.coarsen.blocks import is_expert, layers_of, module_paths
+from stead.coarsen.blocks import layers_of
 from stead.errors import Infeasible
 from stead.graph import Graph
+from stead.graph.paths import is_expert, module_paths
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.settle import GIB, Wish, accelerators, hosts, solve_by_rule, weights_by_group

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stead.cluster.quantities import format_bytes
-from stead.coarsen.blocks import block_paths, forward_anchors, module_paths
 from stead.errors import Infeasible
 from stead.graph import NOT_PARAMETERS, Graph
+from stead.graph.paths import block_paths, forward_anchors, module_paths
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.settle import Wish, accelerators, hosts, solve_by_rule

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.quantities import format_bytes
-from stead.coarsen.blocks import forward_anchors, layers_of
+from stead.coarsen.blocks import layers_of
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph
+from stead.graph.paths import forward_anchors
 from stead.problem import Problem
 from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.fit_memory import FitMemory
