@@ -181,10 +181,15 @@ class Graph:
         return _frozen(np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2))
 
     @cached_property
+    def weight_of_use(self) -> NDArray[np.int64]:  # [use]
+        """The weight that each entry of `weight_users` uses."""
+        return _frozen(np.repeat(np.arange(len(self.weight_bytes)), np.diff(self.weight_user_first)))
+
+    @cached_property
     def parameter_bytes(self) -> NDArray[np.int64]:  # [operator]
         """Bytes of the weights each operator uses; a shared weight counts in full for each of its users."""
         total = np.zeros(len(self), dtype=np.int64)
-        np.add.at(total, self.weight_users, np.repeat(self.weight_bytes, np.diff(self.weight_user_first)))
+        np.add.at(total, self.weight_users, self.weight_bytes[self.weight_of_use])
         return _frozen(total)
 
     def kernels_of(self, index: int) -> tuple[Kernel, ...]:

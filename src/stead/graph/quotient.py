@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from stead.graph.arrays import distinct_pairs, graph_from_arrays
 from stead.graph.components import connected
-from stead.graph.graph import PHASES, Graph
+from stead.graph.graph import FORWARD, Graph
 from stead.graph.paths import common_path
-
-FORWARD = PHASES.index("forward")
+from stead.graph.weights import resident
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +71,7 @@ def quotient(
     | None = None,  # [operator]; operators that must share a device; None: as the graph says
 ) -> Quotient:
     """The graph in which every group is one operator and every bundle one tensor."""
-    members = _Members(graph, group, count)
+    members = Members(graph, group, count)
     names = members.names()
     colocation, colocation_names = _colocation(graph, group, count, names, units)
     coarse = graph_from_arrays(
@@ -87,7 +86,7 @@ def quotient(
         twins=_twins(graph, group, members),
         colocation=colocation,
         colocation_names=colocation_names,
-        **_tensors(graph, group, bundles),
+        **tensors_between(graph, group, bundles),
         **_weights(graph, group),
         folded=_folded(graph, group, names, members),
         kernels=None if graph.kernels is None else graph.kernels.grouped(group, count),
@@ -95,7 +94,7 @@ def quotient(
     return Quotient(coarse, bundles.of_tensor)
 
 
-class _Members:
+class Members:
     """The operators of each group, in order."""
 
     def __init__(self, graph: Graph, group: NDArray[np.int32], count: int) -> None:
@@ -167,7 +166,7 @@ def _row_labels(owner: NDArray[np.int64], item: NDArray[np.int64], count: int) -
     )
 
 
-def _tensors(graph: Graph, group: NDArray[np.int32], bundles: Bundles) -> dict[str, Any]:
+def tensors_between(graph: Graph, group: NDArray[np.int32], bundles: Bundles) -> dict[str, Any]:
     """Tensors of the coarse graph, as arguments for `graph_from_arrays`."""
     alive = np.flatnonzero(bundles.of_tensor >= 0)
     bundle = bundles.of_tensor[alive]
@@ -195,8 +194,7 @@ def _tensors(graph: Graph, group: NDArray[np.int32], bundles: Bundles) -> dict[s
 def _weights(graph: Graph, group: NDArray[np.int32]) -> dict[str, Any]:
     """Weights with the same groups of users become one."""
     count = len(graph.weight_bytes)
-    weight = np.repeat(np.arange(count), np.diff(graph.weight_user_first))
-    weight, user = distinct_pairs(weight, group[graph.weight_users])
+    weight, user = resident(graph, group)
     label = _row_labels(weight, user, count)
     united = int(label.max()) + 1 if count else 0
     sizes = np.zeros(united, dtype=np.int64)
@@ -213,7 +211,7 @@ def _weights(graph: Graph, group: NDArray[np.int32]) -> dict[str, Any]:
     }
 
 
-def _twins(graph: Graph, group: NDArray[np.int32], members: _Members) -> NDArray[np.int64]:
+def _twins(graph: Graph, group: NDArray[np.int32], members: Members) -> NDArray[np.int64]:
     """The group that holds most forward operators of a group's members; -1 where some member is a forward one."""
     twins = np.full(len(members.heads), -1, dtype=np.int64)
     late = np.flatnonzero((graph.twins >= 0) & (members.lowest(graph.phases)[group] != FORWARD))
@@ -248,7 +246,7 @@ def _colocation(
 
 
 def _folded(
-    graph: Graph, group: NDArray[np.int32], names: Sequence[str], members: _Members
+    graph: Graph, group: NDArray[np.int32], names: Sequence[str], members: Members
 ) -> dict[str, str]:
     """Names of the source and of the fine graph that now lead to a group."""
     folded = {source: names[group[graph.index(name)]] for source, name in graph.folded.items()}

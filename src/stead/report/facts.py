@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stead.costs import Source
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
+from stead.graph.weights import resident_bytes
 from stead.problem import Placement, Problem, matching
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.granularity import Levels
@@ -224,13 +225,8 @@ def resident_weights(
     problem: Problem, placement: Placement, *, caches: bool = False
 ) -> tuple[int, ...]:  # [device]
     """Bytes of weights on each device, tied weights once per device; or of caches of keys and values."""
-    graph, count = problem.graph, len(problem.cluster)
-    users = np.diff(graph.weight_user_first)
-    weight = np.repeat(np.arange(len(users)), users)
-    wanted = (graph.is_kv_cache == caches)[weight]
-    pairs = np.unique(weight[wanted] * count + placement.devices[graph.weight_users[wanted]])
-    held = np.zeros(count, dtype=np.int64)
-    np.add.at(held, pairs % count, graph.weight_bytes[pairs // count])
+    graph = problem.graph
+    held = resident_bytes(graph, placement.devices, len(problem.cluster), among=graph.is_kv_cache == caches)
     return tuple(held.tolist())
 
 
@@ -361,5 +357,5 @@ def _caches_used(graph: Graph) -> NDArray[np.int64]:  # [operator]
     """Bytes of the caches of keys and values that each operator uses."""
     sizes = np.where(graph.is_kv_cache, graph.weight_bytes, 0)
     total = np.zeros(len(graph), dtype=np.int64)
-    np.add.at(total, graph.weight_users, np.repeat(sizes, np.diff(graph.weight_user_first)))
+    np.add.at(total, graph.weight_users, sizes[graph.weight_of_use])
     return total

@@ -266,8 +266,7 @@ class _Map:
     def _held(self, row: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [row], [row]
         """Bytes of weights and of caches, each in the first row of every device that uses it."""
         graph = self.graph
-        weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-        users = graph.weight_users
+        weight, users = graph.weight_of_use, graph.weight_users
         place = weight * len(self.problem.cluster) + np.array(self.devices, dtype=np.int64)[users]
         order = np.lexsort((row[users], place))
         _, first = np.unique(place[order], return_index=True)

@@ -64,13 +64,13 @@ def tied_facts(placement: Placement, trace: Trace) -> tuple[TiedFacts, ...]:
 
 def _spread(graph: Graph, devices: NDArray[np.uint8]) -> NDArray[np.bool_]:  # [weight]
     """Weights with forward users on several devices."""
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
     forward = graph.phases[graph.weight_users] == FORWARD
+    weight = graph.weight_of_use[forward]
     on = devices[graph.weight_users[forward]].astype(np.int64)
     lowest = np.full(len(graph.weight_bytes), 256, dtype=np.int64)
     highest = np.full(len(graph.weight_bytes), -1, dtype=np.int64)
-    np.minimum.at(lowest, weight[forward], on)
-    np.maximum.at(highest, weight[forward], on)
+    np.minimum.at(lowest, weight, on)
+    np.maximum.at(highest, weight, on)
     return highest > lowest
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.graph import Graph
+from stead.graph.weights import resident
 from stead.problem import Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.timeline import Timeline
@@ -177,9 +178,7 @@ def _joined(
 ) -> Blocks:
     """All four kinds of blocks as one; outputs and copies are (tensor, device, begin, end)."""
     graph, operators = problem.graph, np.arange(len(problem.graph))
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-    resident = np.unique(weight * len(problem.cluster) + on[graph.weight_users])  # once per weight and device
-    weight, host = np.divmod(resident, len(problem.cluster))
+    weight, host = resident(graph, on)
     parts = (
         (weight, host, np.zeros_like(weight), np.full_like(weight, ALWAYS), graph.weight_bytes[weight]),
         (*outputs, graph.tensor_bytes[outputs[0]]),

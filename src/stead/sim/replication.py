@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.graph.weights import resident_bytes
 from stead.problem import Placement, Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND
 
@@ -57,6 +58,4 @@ def sync_ticks_per_byte(problem: Problem, device: int) -> float:
 
 def _weight_bytes(problem: Problem, here: NDArray[np.bool_]) -> int:
     """Bytes of the weights that operators use which are marked."""
-    graph = problem.graph
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-    return int(graph.weight_bytes[np.unique(weight[here[graph.weight_users]])].sum())
+    return int(resident_bytes(problem.graph, here, 2)[1])

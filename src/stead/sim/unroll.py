@@ -155,10 +155,9 @@ def _readers(
 def _weight_users(copies: Copies) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Every copy of every user of a weight."""
     graph, users = copies.graph, copies.graph.weight_users
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
     count = np.where(copies.phases[users] == UPDATE, 1, copies.microbatches)
     each = copies.of(np.repeat(users, count), _ranges(np.zeros_like(count), count))
-    return _csr(np.repeat(weight, count), each, len(graph.weight_bytes))
+    return _csr(np.repeat(graph.weight_of_use, count), each, len(graph.weight_bytes))
 
 
 def _twins(copies: Copies) -> NDArray[np.int32]:

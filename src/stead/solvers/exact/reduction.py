@@ -29,6 +29,7 @@ from stead.errors import BadInput
 from stead.graph import FORWARD, PHASES, Graph
 from stead.graph.arrays import distinct_pairs
 from stead.graph.components import connected, strongly_connected, topological_numbers
+from stead.graph.weights import resident
 from stead.problem import Load, Problem, Throughput
 from stead.problem.problem import alike
 from stead.problem.ticks import to_ticks
@@ -465,8 +466,7 @@ def _weights(
     graph: Graph, node_of: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Weights with the same users added up: bytes, users (first, node)."""
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-    weight, user = distinct_pairs(weight, node_of[graph.weight_users])
+    weight, user = resident(graph, node_of)
     first = np.searchsorted(weight, np.arange(len(graph.weight_bytes) + 1)).tolist()
     user = user.astype(np.int32)
     totals: dict[bytes, int] = {}

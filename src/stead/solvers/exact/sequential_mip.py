@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.graph.weights import resident
 from stead.problem import Problem
 from stead.solvers.exact.programs.program import Program, Scale
 from stead.solvers.exact.sequential import NO_WAY, SequentialCosts
@@ -124,9 +125,7 @@ class SequentialProgram:
         """Weights that several units use are held once per device."""
         program = self.program
         sizes = problem.graph.weight_bytes.tolist()
-        weight = np.repeat(np.arange(len(sizes)), np.diff(problem.graph.weight_user_first))
-        users = np.stack([weight, problem.units[problem.graph.weight_users]], axis=1)
-        pairs = np.unique(users, axis=0).tolist()
+        pairs = np.stack(resident(problem.graph, problem.units), axis=1).tolist()
         for d, limit in enumerate(device.usable_bytes for device in problem.cluster):
             held: dict[int, int] = {}
             for w, v in pairs:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster
 from stead.errors import BadInput
+from stead.graph.weights import resident
 from stead.problem import Problem
 from stead.solvers.base import Budget, Search, Solution, Solver
 
@@ -109,12 +110,9 @@ def chosen_devices(cluster: Cluster, names: str) -> list[int]:
 
 def weights_by_group(problem: Problem, group: NDArray[np.int32], *, groups: int) -> list[list[int]]:
     """The weights used in each group of operators, each once."""
-    graph = problem.graph
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-    pairs = np.unique(np.stack([group[graph.weight_users], weight], axis=1), axis=0)
     found: list[list[int]] = [[] for _ in range(groups)]
-    for number, w in pairs.tolist():
-        found[number].append(w)
+    for w, number in zip(*resident(problem.graph, group), strict=True):
+        found[int(number)].append(int(w))
     return found
 
 

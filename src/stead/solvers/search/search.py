@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.errors import BadInput, Infeasible
+from stead.graph.weights import resident_bytes
 from stead.problem import Latency, Placement, Placeto, Problem, ProgramOrder
 from stead.sim import simulate, simulate_many
 from stead.solvers.base import Budget, Search, Solution, reraise, solver, solver_names
@@ -182,7 +183,7 @@ class _Room:
         scores = simulate_many(problem, schedule.devices[None, :], policy=order, memory="peak")
         held = long_lived_bytes(problem)
         kept = np.bincount(schedule.devices, weights=held, minlength=len(problem.cluster))
-        resident = kept.astype(np.int64) + _weights(problem, schedule.devices)
+        resident = kept.astype(np.int64) + resident_bytes(problem.graph, schedule.devices, len(problem.cluster))
         usable = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
         beyond = np.maximum(0, scores.peak_bytes[0] - resident)
         least = np.minimum(self.room_bytes, usable - beyond) if self.held_bytes.any() else usable - beyond
@@ -208,16 +209,6 @@ def _memory_is_ample(problem: Problem) -> bool:
     everything = int(graph.weight_bytes.sum()) + int(graph.tensor_bytes.sum())
     workspace = int(problem.costs.workspace_bytes.max(initial=0))
     return all(everything + workspace <= device.usable_bytes for device in problem.cluster)
-
-
-def _weights(problem: Problem, devices: NDArray[np.uint8]) -> NDArray[np.int64]:  # [device]
-    """Bytes of weights on each device, each once."""
-    graph, count = problem.graph, len(problem.cluster)
-    weight = np.repeat(np.arange(len(graph.weight_bytes)), np.diff(graph.weight_user_first))
-    pairs = np.unique(weight * count + devices[graph.weight_users])
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, pairs % count, graph.weight_bytes[pairs // count])
-    return total
 
 
 def schedule_of(placement: Placement, name: str) -> Schedule:
