@@ -3,170 +3,118 @@
 Only operators that follow each other without a gap are joined. Whatever module paths say, such runs never wait for
 each other's results, so the graph stays without cycles. What a run keeps to itself is no tensor any more: a coarse
 graph does not see the activations that live inside a block. Its operators remain the kernels of the run, so that a run
-takes as long as its members.
+takes as long as its members; weights, and tensors between runs, stay what they were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
-from stead.graph.kernels import Kernel
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.graph import FORWARD, PHASES, Graph
+from stead.graph.arrays import distinct_pairs, graph_from_arrays
+from stead.graph.components import connected
+from stead.graph.kernels import Kernels, kernels_from_lists
+from stead.graph.paths import RepeatedBlocks
+from stead.graph.quotient import Members, bundled, tensors_between
 
 SEVERAL = "Block"  # kind of operators that stand for several kinds
 
 
 def by_module(graph: Graph) -> Graph:
     """One operator for every run of operators of one module."""
-    return _merged(graph, list(graph.modules))
+    return _merged(graph, graph.modules)
 
 
 def by_block(graph: Graph) -> Graph:
     """One operator for every repeated block, such as `model.layers.7`; the rest by module."""
-    return _merged(graph, blocks_of(graph.modules))
-
-
-def blocks_of(modules: Sequence[str]) -> list[str]:
-    """The outermost numbered module of several that each path lies in; the path itself where there is none.
-
-    >>> blocks_of(["embed", "layers.0.mlp.experts.3", "layers.1.mlp", "norm"])
-    ['embed', 'layers.0', 'layers.1', 'norm']
-    """
-    numbers: dict[str, set[str]] = {}
-    for path in dict.fromkeys(modules):
-        for container, block in _numbered(path):
-            numbers.setdefault(container, set()).add(block)
-    found = {
-        path: next((block for container, block in _numbered(path) if len(numbers[container]) > 1), path)
-        for path in dict.fromkeys(modules)
-    }
-    return [found[path] for path in modules]
-
-
-def _numbered(path: str) -> list[tuple[str, str]]:
-    """(container, block) of every numbered component, outermost first."""
-    parts = path.split(".")
-    return [
-        (".".join(parts[:i]), ".".join(parts[: i + 1]))
-        for i, part in enumerate(parts)
-        if part.isascii() and part.isdigit()
-    ]
+    blocks = RepeatedBlocks(graph.modules)
+    return _merged(graph, [blocks.around(path) or path for path in graph.modules])
 
 
 def _merged(graph: Graph, paths: Sequence[str]) -> Graph:
     """The graph of runs of operators with the same path and phase; operators without a path stay alone."""
-    return _Merge(graph, paths).graph()
+    begins = [
+        v == 0 or not path or path != paths[v - 1] or graph.phases[v] != graph.phases[v - 1]
+        for v, path in enumerate(paths)
+    ]
+    group = np.cumsum(begins, dtype=np.int32) - np.int32(1)  # [operator]
+    count = int(sum(begins))
+    members = Members(graph, group, count)
+    names = _names(members, paths)
+    kinds = members.leading(graph.kinds)
+    for g in members.several():
+        if len({graph.kinds[v] for v in members.of(g)}) > 1:
+            kinds[g] = SEVERAL
+    twins = graph.twins[members.heads]
+    colocation, bound = _colocation(graph, group, count)
+    return graph_from_arrays(
+        graph.name,
+        operator_names=names,
+        kinds=kinds,
+        modules=[paths[v] for v in members.heads.tolist()],
+        dtypes=members.leading(graph.dtypes),
+        phases=graph.phases[members.heads],
+        flops=np.bincount(group, weights=graph.flops, minlength=count),
+        moved_bytes=np.bincount(group, weights=graph.moved_bytes, minlength=count),
+        twins=np.where(twins >= 0, group[twins], -1),
+        colocation=colocation,
+        colocation_names=[names[g] for g in bound],
+        **tensors_between(graph, group, bundled(graph, group, apart=np.ones(graph.tensor_count, dtype=bool))),
+        weight_names=graph.weight_names,
+        weight_bytes=graph.weight_bytes,
+        weight_uses=(graph.weight_of_use, group[graph.weight_users]),
+        folded=_folded(graph, group, names),
+        kernels=_kernels(graph, group, count),
+    )
 
 
-class _Merge:
-    def __init__(self, graph: Graph, paths: Sequence[str]) -> None:
-        self.fine = graph
-        self.group: list[int] = []  # [operator]
-        self.runs: list[list[int]] = []
-        self.paths: list[str] = []  # [run]
-        for v, path in enumerate(paths):
-            same = bool(path) and v > 0 and path == paths[v - 1] and graph.phases[v] == graph.phases[v - 1]
-            if not same:
-                self.runs.append([])
-                self.paths.append(path)
-            self.runs[-1].append(v)
-            self.group.append(len(self.runs) - 1)
-        self.names = self._names()
+def _names(members: Members, paths: Sequence[str]) -> list[str]:
+    """The path of a run, with a number where it is not the first of its kind; the own name of a single operator."""
+    taken: set[str] = set()
+    names = []
+    for v, size in zip(members.heads.tolist(), members.sizes.tolist(), strict=True):
+        plain = paths[v] if size > 1 else members.graph.operator_names[v]
+        if size > 1 and members.graph.phases[v] != FORWARD:
+            plain = f"{plain}.{PHASES[members.graph.phases[v]]}"
+        name, number = plain, 1
+        while name in taken:
+            number += 1
+            name = f"{plain}#{number}"
+        taken.add(name)
+        names.append(name)
+    return names
 
-    def graph(self) -> Graph:
-        build = GraphBuilder(self.fine.name)
-        tensors: dict[int, TensorId] = {}
-        together = self._colocated()
-        for g, run in enumerate(self.runs):
-            added = self._add(build, g, run, tensors, together[g])
-            for v in run:
-                for t in self.fine.operator(v).writes:
-                    self._tensor(build, added, g, t, tensors)
-                if self.names[g] != self.fine.operator_names[v]:
-                    build.fold(self.fine.operator_names[v], added)
-        for source, name in self.fine.folded.items():
-            build.fold(source, OperatorId(self.group[self.fine.index(name)]))
-        for w, name in enumerate(self.fine.weight_names):
-            users = self.fine.weight_users[
-                self.fine.weight_user_first[w] : self.fine.weight_user_first[w + 1]
-            ]
-            groups = [OperatorId(self.group[v]) for v in users.tolist()]
-            build.weight(name, size_bytes=int(self.fine.weight_bytes[w]), users=groups)
-        return build.build()
 
-    def _add(
-        self, build: GraphBuilder, g: int, run: list[int], tensors: dict[int, TensorId], colocate: str
-    ) -> OperatorId:
-        fine = self.fine
-        outside = [
-            t for v in run for t in fine.operator(v).reads if self.group[int(fine.tensor_producer[t])] != g
-        ]
-        leader = max(run, key=lambda v: (fine.flops[v], fine.moved_bytes[v]))
-        kinds = {fine.kinds[v] for v in run}
-        twin = fine.twins[run[0]]
-        return build.operator(
-            self.names[g],
-            kind=fine.kinds[leader] if len(kinds) == 1 else SEVERAL,
-            reads=[tensors[t] for t in dict.fromkeys(outside)],
-            flops=float(fine.flops[run].sum()),
-            moved_bytes=float(fine.moved_bytes[run].sum()),
-            module=self.paths[g],
-            dtype=fine.dtypes[leader],
-            phase=PHASES[fine.phases[run[0]]],
-            twin=self.names[self.group[twin]] if twin >= 0 else "",
-            colocate=colocate,
-            kernels=[kernel for v in run for kernel in fine.kernels_of(v)]
-            if len(run) > 1
-            else self._kernels(run[0]),
-        )
+def _colocation(graph: Graph, group: NDArray[np.int32], count: int) -> tuple[NDArray[np.int64], list[int]]:
+    """The set of runs that each run must share a device with, -1 for none, and the first run of every set."""
+    bound = np.flatnonzero(graph.colocation >= 0)
+    label, run = distinct_pairs(graph.colocation[bound], group[bound])
+    same = label[1:] == label[:-1]
+    lowest = connected(count, run[:-1][same], run[1:][same])
+    number = np.full(count, -1, dtype=np.int64)
+    firsts = np.unique(lowest[run])
+    number[firsts] = np.arange(len(firsts))
+    return number[lowest], firsts.tolist()
 
-    def _kernels(self, v: int) -> tuple[Kernel, ...]:
-        """Of an operator that stays as it is."""
-        return () if self.fine.kernels is None else self.fine.kernels_of(v)
 
-    def _tensor(
-        self, build: GraphBuilder, producer: OperatorId, g: int, t: int, tensors: dict[int, TensorId]
-    ) -> None:
-        """Add a tensor of a run unless only the run itself reads it."""
-        tensor = self.fine.tensor(t)
-        if tensor.kept or not tensor.readers or any(self.group[reader] != g for reader in tensor.readers):
-            tensors[t] = build.tensor(
-                producer, size_bytes=tensor.size_bytes, kept=tensor.kept, name=tensor.name, shape=tensor.shape,
-                dtype=tensor.dtype,
-            )  # fmt: skip
+def _folded(graph: Graph, group: NDArray[np.int32], names: Sequence[str]) -> dict[str, str]:
+    """The runs that operators of other names, and what these stand for, became part of."""
+    found = {
+        own: names[g] for own, g in zip(graph.operator_names, group.tolist(), strict=True) if own != names[g]
+    }
+    found.update((source, names[group[graph.index(name)]]) for source, name in graph.folded.items())
+    return found
 
-    def _names(self) -> list[str]:
-        """The path of a run, with a number where it is not the first of its kind."""
-        taken: set[str] = set()
-        names = []
-        for path, run in zip(self.paths, self.runs, strict=True):
-            first = self.fine.operator_names[run[0]]
-            phase = PHASES[self.fine.phases[run[0]]]
-            plain = first if len(run) == 1 or not path else path
-            if len(run) > 1 and phase != "forward":
-                plain = f"{plain}.{phase}"
-            name, count = plain, 1
-            while name in taken:
-                count += 1
-                name = f"{plain}#{count}"
-            taken.add(name)
-            names.append(name)
-        return names
 
-    def _colocated(self) -> list[str]:
-        """A name for every set of runs with members that must share a device; empty for the others."""
-        parent = list(range(len(self.runs)))
-
-        def root(g: int) -> int:
-            while parent[g] != g:
-                parent[g] = parent[parent[g]]
-                g = parent[g]
-            return g
-
-        first: dict[int, int] = {}
-        for v, label in enumerate(self.fine.colocation.tolist()):
-            if label >= 0:
-                one, other = root(first.setdefault(label, self.group[v])), root(self.group[v])
-                parent[max(one, other)] = min(one, other)
-        bound = {root(self.group[v]) for v in range(len(self.fine)) if self.fine.colocation[v] >= 0}
-        return [self.names[root(g)] if root(g) in bound else "" for g in range(len(self.runs))]
+def _kernels(graph: Graph, group: NDArray[np.int32], count: int) -> Kernels | None:
+    """The kernels of every run; None where all operators stay alone and none says more."""
+    if graph.kernels is not None:
+        return graph.kernels.grouped(group, count)
+    if count == len(graph):
+        return None
+    lists = [graph.kernels_of(v) for v in range(len(graph))]
+    fine = kernels_from_lists(lists, graph.flops, graph.moved_bytes)
+    return None if fine is None else fine.grouped(group, count)
