@@ -14,18 +14,17 @@ import os
 import secrets
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from stead.errors import BadInput, did_you_mean
+from stead.errors import BadInput
+from stead.printing.wording import AnyPath, one_line, shown_path, suggestion
 
 MAX_FILE_BYTES = 2**30
 MAX_GZIP_RATIO = 300  # JSON of graphs reaches 10 to 30
 OUT_OF_MEMORY = "needs more memory than there is; coarsen the graph first"
-
-AnyPath = str | os.PathLike[str]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 2**20
@@ -33,28 +32,6 @@ _FREE_BYTES = 2**26  # unpacked without a look at the ratio
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-
-
-# Words
-
-
-def one_line(text: str, most: int = 1000) -> str:
-    """The text without line breaks and other unprintable characters, cut if it is very long."""
-    kept = text if len(text) <= most else f"{text[:most]}..."
-    return kept if kept.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in kept)
-
-
-def shown_path(path: AnyPath) -> str:
-    """A path as the user gave it, on one line whatever it contains."""
-    return one_line(os.fspath(path))
-
-
-def suggestion(given: str, known: Iterable[str]) -> str:
-    """`did_you_mean` among names of about the same length: quick enough for a million of them."""
-    if len(given) > 200:
-        return ""
-    near = (name for name in known if abs(len(name) - len(given)) <= 4)
-    return did_you_mean(given, itertools.islice(near, 10_000))
 
 
 # Reading

@@ -30,9 +30,10 @@ from stead.cluster.device_file import read_described
 from stead.cluster.devices import MAX_DEVICES, Cluster, Device
 from stead.cluster.links import Wiring, check_wiring, default_links, silent_pairs, wiring_from
 from stead.cluster.machine import FoundGpu, Machine, this_machine
-from stead.cluster.quantities import format_bytes, format_flops, format_rate, one_line, parse_bytes, show
+from stead.cluster.quantities import format_bytes, format_flops, format_rate, parse_bytes, show
 from stead.cluster.reserve import RESERVE_BYTES, RESERVE_SHARE, Reserve
 from stead.errors import BadCluster
+from stead.printing.wording import one_line
 
 _EXAMPLE = 'write device names like "3090,3060" or "2x 3090 @ pcie3x8 + cpu 64GB", "auto", or a .toml or .json file'
 _LONGEST_TEXT = 10_000
@@ -296,7 +297,7 @@ def _assumptions(item: _Item) -> list[str]:
 def _from_file(path: Path, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
     cluster, links = read_described(path, reserve)
     lines = [f"{device.name} = {lookup(device.model).title}" for device in cluster if device.model]
-    given, file = _counted(len(cluster), "device"), one_line(str(path))
+    given, file = _counted(len(cluster), "device"), one_line(str(path), 300)
     if links:
         lines.append(f"{given} as {file} gives them; it says nothing about links, so the usual ones are taken")
     else:

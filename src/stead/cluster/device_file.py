@@ -44,10 +44,11 @@ from typing import Any, TypeAlias
 from stead.cluster.catalogue import lookup
 from stead.cluster.devices import UNLIMITED_BYTES, Cluster, Device
 from stead.cluster.file_fields import SCHEMA, cluster_from_data
-from stead.cluster.quantities import exact_bytes, exact_flops, exact_rate, exact_seconds, one_line, show
+from stead.cluster.quantities import exact_bytes, exact_flops, exact_rate, exact_seconds, show
 from stead.cluster.reserve import Reserve
 from stead.errors import BadCluster, BadInput
 from stead.files import read_text, write_text
+from stead.printing.wording import one_line
 
 MAX_FILE_BYTES = 16 * 2**20
 
@@ -66,7 +67,7 @@ def read_cluster(path: str | os.PathLike[str]) -> Cluster:
 
 def read_described(path: str | os.PathLike[str], reserve: Reserve | None = None) -> Described:
     """The cluster in a file, and the lines that say how it is linked if the file does not."""
-    where = one_line(os.fspath(path))
+    where = one_line(os.fspath(path), 300)
     suffix = Path(path).suffix.lower()
     if suffix not in (".toml", ".json"):
         raise BadCluster(f"{where}: cluster files end in .toml or .json; rename it, or name devices directly")
@@ -81,7 +82,7 @@ def write_cluster(cluster: Cluster, path: str | os.PathLike[str]) -> None:
     """Write a cluster as TOML or JSON, by the ending of the file's name."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".toml", ".json"):
-        raise BadCluster(f"{one_line(os.fspath(path))}: cluster files end in .toml or .json")
+        raise BadCluster(f"{one_line(os.fspath(path), 300)}: cluster files end in .toml or .json")
     text = cluster_to_toml(cluster) if suffix == ".toml" else cluster_to_json(cluster)
     try:
         write_text(path, text)

@@ -21,9 +21,10 @@ from stead.cluster.devices import (
     Routing,
 )
 from stead.cluster.links import default_links
-from stead.cluster.quantities import one_line, parse_bytes, parse_flops, parse_rate, parse_seconds, show
+from stead.cluster.quantities import parse_bytes, parse_flops, parse_rate, parse_seconds, show
 from stead.cluster.reserve import Reserve
 from stead.errors import BadCluster, did_you_mean
+from stead.printing.wording import one_line
 
 SCHEMA = 1
 
@@ -222,9 +223,9 @@ def _alias(given: object, what: str) -> dict[str, str | int]:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
             names[_word(key, what)] = value
         elif isinstance(value, str):
-            names[_word(key, what)] = _word(value, f"{what}: {one_line(key)}")
+            names[_word(key, what)] = _word(value, f"{what}: {one_line(key, 300)}")
         else:
-            raise BadCluster(f"{what}: {one_line(key)}: must be a name or an index, got {show(value)}")
+            raise BadCluster(f"{what}: {one_line(key, 300)}: must be a name or an index, got {show(value)}")
     return names
 
 

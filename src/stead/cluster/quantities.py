@@ -107,12 +107,6 @@ def show(given: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:40]}..."
 
 
-def one_line(text: str) -> str:
-    """The text without line breaks and other unprintable characters, cut if it is very long."""
-    kept = text if len(text) <= 300 else f"{text[:300]}..."
-    return kept if kept.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in kept)
-
-
 def _amount(
     given: object, units: Mapping[str, int] | Mapping[str, Fraction], what: str, advice: str
 ) -> Fraction:

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from stead.costs.costs import Source
 from stead.errors import BadInput
-from stead.files import one_line, read_text, shown_path, write_text
+from stead.files import read_text, write_text
 from stead.graph import Graph
+from stead.printing.wording import one_line, shown_path
 
 FORMAT, VERSION = "stead.profile", 1
 _SUFFIXES = re.compile(r"(_kernel_time|_fence_before|_fence_after)$")

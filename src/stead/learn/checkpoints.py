@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
-from stead.files import one_line, read_bytes, shown_path, writing
+from stead.files import read_bytes, writing
+from stead.printing.wording import one_line, shown_path
 
 MAX_HEADER_BYTES = 10**8
 MAX_RANK = 32

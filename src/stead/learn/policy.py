@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from stead.cluster.devices import MAX_DEVICES
 from stead.coarsen import Grouping
 from stead.errors import BadInput
-from stead.files import one_line
 from stead.learn import checkpoints
 from stead.learn.crew import Network
 from stead.learn.priorities import Ranks
 from stead.learn.state import check_network, load_network, network_arrays, one_thread
+from stead.printing.wording import one_line
 from stead.problem import Problem
 
 

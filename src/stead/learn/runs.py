@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
-from stead.files import one_line, read_text, write_bytes, write_text
+from stead.files import read_text, write_bytes, write_text
 from stead.learn import checkpoints, curves
 from stead.learn.tasks import Task
 from stead.learn.trainer import Metrics
+from stead.printing.wording import one_line
 
 FORMAT = 1
 COLUMNS = ("elapsed_seconds", *Metrics.__dataclass_fields__)

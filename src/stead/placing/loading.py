@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from stead.cluster import Cluster, cluster_from
-from stead.cluster.quantities import one_line
 from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
 from stead.graph import Graph
 from stead.printing.printable import printable
+from stead.printing.wording import one_line
 from stead.problem import Constraints, Objective, Problem
 from stead.readers import Model, read
 from stead.readers.base import reader_for, sizes_from
@@ -130,9 +130,9 @@ def assumptions(
     """
     if not found.assumed:
         return ()
-    sizes = ", ".join(f"{one_line(one.name)} = {one.size}" for one in found.assumed[:_MOST_ASSUMED])
+    sizes = ", ".join(f"{one_line(one.name, 300)} = {one.size}" for one in found.assumed[:_MOST_ASSUMED])
     more = f" and {len(found.assumed) - _MOST_ASSUMED} more" if len(found.assumed) > _MOST_ASSUMED else ""
-    lines = [f"{sizes}{more} (--shape {one_line(found.assumed[0].name)}=N sets one)"]
+    lines = [f"{sizes}{more} (--shape {one_line(found.assumed[0].name, 300)}=N sets one)"]
     kinds = [kind for kind in TYPICAL if any(one.kind == kind for one in found.assumed)]
     if len(found.graph) > _MOST_READ_AGAIN:
         return tuple(lines)

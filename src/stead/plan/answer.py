@@ -11,8 +11,9 @@ from stead.plan.checked_fields import at, fields_of, or_none, same, seconds_of
 from stead.plan.fields import Baseline, count_of
 from stead.plan.question import groups_of, order_from
 from stead.plan.rows import SECONDS, SMALL, row_of
+from stead.printing.wording import quoted
 from stead.problem import Placement, Problem
-from stead.readers.common.strict_json import Wrong, list_of, name_of, quoted, text_of
+from stead.readers.common.checked_values import Wrong, list_of, name_of, text_of
 from stead.solvers import Improvement, Solution
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from stead.errors import SteadError
-from stead.files import suggestion
-from stead.readers.common.strict_json import Wrong, amount_of, object_of, one_line, quoted
+from stead.printing.wording import one_line, quoted, suggestion
+from stead.readers.common.checked_values import Wrong, amount_of, object_of
 
 Check = Callable[[Any], Any]
 

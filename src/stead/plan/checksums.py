@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stead.readers.common.strict_json import Wrong, object_of, quoted
+from stead.printing.wording import quoted
+from stead.readers.common.checked_values import Wrong, object_of
 
 KEY, OWN = "checksums", "checksum"
 APART = "repro"  # differs from run to run, so that it keeps its own checksum and all other bytes can be compared

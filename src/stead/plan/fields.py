@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stead.printing.wording import shown
 from stead.problem import Placement
-from stead.readers.common.strict_json import Wrong, flag_of, list_of, shown, text_of
+from stead.readers.common.checked_values import Wrong, flag_of, list_of, text_of
 from stead.solvers.base import STOPPED_BY
 
 FORMAT, VERSION = "stead.plan", 2

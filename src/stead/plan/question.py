@@ -21,6 +21,7 @@ from stead.graph import Graph
 from stead.plan.checked_fields import Check, at, by_name, fields_of, or_none, same, seconds_of
 from stead.plan.fields import count_of, texts_of, whole_of
 from stead.plan.rows import BYTES, INDICES, SECONDS, SMALL, row_of
+from stead.printing.wording import quoted, shown
 from stead.problem import (
     POLICIES,
     Constraints,
@@ -33,7 +34,7 @@ from stead.problem import (
     ProgramOrder,
     Throughput,
 )
-from stead.readers.common.strict_json import (
+from stead.readers.common.checked_values import (
     Wrong,
     amount_of,
     bytes_of,
@@ -41,8 +42,6 @@ from stead.readers.common.strict_json import (
     list_of,
     name_of,
     object_of,
-    quoted,
-    shown,
     text_of,
 )
 from stead.readers.native.npz import graph_from_npz

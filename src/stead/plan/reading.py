@@ -12,24 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from stead.errors import BadInput
-from stead.files import OUT_OF_MEMORY, AnyPath, shown_path
+from stead.files import OUT_OF_MEMORY, AnyPath
 from stead.plan.answer import baseline_from, check_claims, placement_from, timing_from, trail_from
 from stead.plan.checked_fields import Check, at, fields_of, or_none, same, seconds_of
 from stead.plan.checksums import KEY, OWN, check
 from stead.plan.fields import FORMAT, SOLUTION, VERSION, Baseline, whole_of
 from stead.plan.question import check_hashes, problem_from
 from stead.plan.rescoring import scored, scored_baseline, values_of
+from stead.printing.wording import one_line, shown, shown_path
 from stead.problem import Problem
-from stead.readers.common.strict_json import (
-    Wrong,
-    collector_paused,
-    list_of,
-    object_of,
-    one_line,
-    read_json,
-    shown,
-    text_of,
-)
+from stead.readers.common.checked_values import Wrong, list_of, object_of, text_of
+from stead.readers.common.strict_json import collector_paused, read_json
 from stead.sim import Trace
 from stead.solvers import Solution
 

@@ -13,7 +13,7 @@ from stead.errors import SteadError
 from stead.plan.checked_fields import at
 from stead.plan.fields import Baseline
 from stead.problem import Placement, Problem
-from stead.readers.common.strict_json import Wrong
+from stead.readers.common.checked_values import Wrong
 from stead.sim import Trace, simulate, simulate_many
 from stead.solvers import Solution
 

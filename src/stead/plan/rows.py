@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.readers.common.strict_json import MAX_DOUBLE, Wrong, list_of, shown
+from stead.printing.wording import shown
+from stead.readers.common.checked_values import MAX_DOUBLE, Wrong, list_of
 
 SECONDS, BYTES, INDICES, SMALL = "<f8", "<i8", "<i4", "|u1"
 _WORDS = {

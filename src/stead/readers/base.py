@@ -15,9 +15,11 @@ from typing import Any, Protocol
 from stead.cluster import Cluster
 from stead.costs import Given
 from stead.errors import BadInput
+from stead.files import read_bytes
 from stead.graph import Graph
+from stead.printing.wording import shown_path, suggestion
 from stead.readers.common.assumed_sizes import Assumed
-from stead.readers.common.strict_json import read_bytes, read_json, shown_path, suggestion
+from stead.readers.common.strict_json import read_json
 
 __all__ = ["READERS", "Model", "Reader", "configured", "formats", "read", "read_json", "reader_of"]
 

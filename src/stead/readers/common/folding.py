@@ -16,9 +16,10 @@ from typing import Literal, TypeAlias, get_args
 
 from stead.errors import BadGraph
 from stead.graph import MAX_BYTES, Graph, GraphBuilder, OperatorId, TensorId
+from stead.printing.wording import one_line, quoted
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.fused import Flow, join_units
 from stead.readers.common.op_costs import Shape, elements
-from stead.readers.common.strict_json import Wrong, one_line, quoted
 
 # How much is folded, each with all before it: nothing; constants; views and results of the model; and (what
 # readers do unless told otherwise) bias additions, chains of elementwise operators and the parts of attention.

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stead.errors import BadInput
+from stead.printing.wording import quoted, suggestion
 from stead.readers.common.assumed_sizes import Assumed, usual_size
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.folding import FOLDS, MAX_RANK
 from stead.readers.common.op_costs import Shape
-from stead.readers.common.strict_json import Wrong, quoted, suggestion
 from stead.readers.common.symbolic_sizes import size_of_expression, symbols_of
 
 MAX_SIZE = 2**40  # of one dimension that the user sets

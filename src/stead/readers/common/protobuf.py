@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from stead.files import opened
-from stead.readers.common.strict_json import Wrong
+from stead.readers.common.checked_values import Wrong
 
 Bytes: TypeAlias = bytes | mmap.mmap
 Field: TypeAlias = tuple[int, int, int]  # (number, value or first byte, end); end is -1 when it is a value

@@ -10,42 +10,19 @@ import gc
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stead.errors import BadInput
-from stead.files import (
-    MAX_FILE_BYTES,
-    MAX_GZIP_RATIO,
-    OUT_OF_MEMORY,
-    one_line,
-    read_bytes,
-    read_text,
-    shown_path,
-    suggestion,
-    write_bytes,
-)
-from stead.graph import MAX_BYTES
-
-__all__ = [
-    "MAX_DIGITS", "MAX_DOUBLE", "MAX_FILE_BYTES", "MAX_GZIP_RATIO", "OUT_OF_MEMORY", "Wrong", "amount_of", "bytes_of",
-    "checked", "collector_paused", "flag_of", "json_text", "list_of", "name_of", "object_of", "one_line", "quoted",
-    "read_bytes", "read_json", "shown", "shown_path", "stem", "suggestion", "text_of", "write_bytes",
-]  # fmt: skip
+from stead.files import OUT_OF_MEMORY, read_text
+from stead.printing.wording import one_line, quoted, shown_path
 
 MAX_DIGITS = 400  # no finite double needs more before the point; converting longer ones takes quadratic time
 
-MAX_DOUBLE = sys.float_info.max
-
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],]|-?Infinity|NaN|-?\d+', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-class Wrong(Exception):
-    """What is wrong with a value; whoever knows the place adds it and raises BadInput."""
 
 
 class _Flaw(Exception):
@@ -75,9 +52,6 @@ def _json_block(value: object) -> str:
 
 def _json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-# Text
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -175,115 +149,3 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-# Words for messages
-
-
-def quoted(name: str) -> str:
-    """A name in double quotes, cut if it is long.
-
-    >>> quoted("conv3")
-    '"conv3"'
-    """
-    return f'"{one_line(name, 60)}"'
-
-
-def shown(value: object) -> str:
-    """A short word for any value that JSON can hold."""
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "an object"
-    return one_line(json.dumps(value), 40)
-
-
-# Values
-
-
-def text_of(value: object) -> str:
-    """A string, possibly empty."""
-    if not isinstance(value, str):
-        raise Wrong(f"must be text, got {shown(value)}")
-    return value
-
-
-def name_of(value: object) -> str:
-    """A string that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise Wrong(f"must be a name, got {shown(value)}")
-    return value
-
-
-def amount_of(value: object) -> float:
-    """A finite number of at least 0, whole or not."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"must be a number, got {shown(value)}")
-    if not 0 <= value <= MAX_DOUBLE:
-        raise Wrong(f"must be a finite number of at least 0, got {shown(value)}")
-    return value
-
-
-def bytes_of(value: object) -> int:
-    """A whole number from 0 to 2^62; 4e9 counts as one."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_BYTES:
-        raise Wrong(f"must be a whole number from 0 to 2^62, got {shown(value)}")
-    return value
-
-
-def flag_of(value: object) -> bool:
-    """true or false."""
-    if not isinstance(value, bool):
-        raise Wrong(f"must be true or false, got {shown(value)}")
-    return value
-
-
-def list_of(value: object) -> list[Any]:
-    """A list."""
-    if not isinstance(value, list):
-        raise Wrong(f"must be a list, got {shown(value)}")
-    return value
-
-
-def object_of(value: object) -> dict[str, Any]:
-    """An object."""
-    if not isinstance(value, dict):
-        raise Wrong(f"must be an object, got {shown(value)}")
-    return value
-
-
-def checked(
-    entry: object,
-    checks: Mapping[str, Callable[[Any], Any]],
-    required: Iterable[str] = (),
-    *,
-    unknown: set[str] | None = None,
-) -> dict[str, Any]:
-    """An object with its values checked and converted, never changed itself; what is wrong is told with its key.
-
-    A key without a check is an error, or is collected in `unknown` if that is given.
-    """
-    given = fields = object_of(entry)
-    for key, value in given.items():
-        check = checks.get(key)
-        if check is None:
-            if unknown is not None:
-                unknown.add(key)
-                continue
-            raise Wrong(f"unknown key {quoted(key)}{suggestion(key, checks)}; known are {', '.join(checks)}")
-        try:
-            converted = check(value)
-        except Wrong as wrong:
-            raise Wrong(f"{key}: {wrong}") from None
-        if converted is not value:
-            if fields is given:
-                fields = dict(given)  # copied only where it has to differ: most objects of a long file do not
-            fields[key] = converted
-    for key in required:
-        if key not in fields:
-            raise Wrong(f"the key {quoted(key)} is missing")
-    return fields

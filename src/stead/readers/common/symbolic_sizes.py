@@ -10,8 +10,9 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from stead.printing.wording import one_line, quoted, shown, suggestion
 from stead.readers.common.assumed_sizes import Assumed, usual_size
-from stead.readers.common.strict_json import Wrong, one_line, quoted, shown, suggestion
+from stead.readers.common.checked_values import Wrong
 
 _MAX_TEXT = 10_000
 _MAX_NUMBER = 2**62

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from stead.graph import MAX_BYTES
+from stead.printing.wording import quoted
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.protobuf import Bytes
-from stead.readers.common.strict_json import Wrong, quoted
 
 MAGIC = b"GGUF"
 MAX_TENSORS = 2**20

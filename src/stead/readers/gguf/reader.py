@@ -22,10 +22,12 @@ from typing import Any, ClassVar
 from stead.errors import BadGraph, BadInput
 from stead.graph import KV_CACHE, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
+from stead.printing.wording import one_line, quoted, shown_path
 from stead.readers.base import Model
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.op_costs import bytes_of_elements
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.gguf.file import MAGIC, Header, TensorInfo, read_header
 from stead.readers.hf.step import DEFAULT_CACHE, NOT_SAID
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stead.errors import BadInput
-from stead.readers.common.strict_json import quoted
+from stead.printing.wording import quoted
 from stead.readers.hf import decoder_families
 from stead.readers.hf.config import Config, NotAnalytic
 from stead.readers.hf.decoder import Decoder, decoder

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stead.errors import BadInput
-from stead.readers.common.strict_json import Wrong, object_of, quoted, shown, suggestion
+from stead.printing.wording import quoted, shown, suggestion
+from stead.readers.common.checked_values import Wrong, object_of
 
 MAX_SIZE = 2**28  # of any dimension; the largest vocabularies have 2^19 entries
 MAX_LAYERS = 2**14

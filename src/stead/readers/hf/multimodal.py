@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stead.readers.common.strict_json import quoted
+from stead.printing.wording import quoted
 from stead.readers.hf import decoder_families
 from stead.readers.hf.config import Config, NotAnalytic
 from stead.readers.hf.decoder import decoder

@@ -13,17 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from stead.errors import BadGraph, BadInput
+from stead.printing.wording import one_line, shown_path, suggestion
 from stead.readers.base import Model
-from stead.readers.common.strict_json import (
-    Wrong,
-    collector_paused,
-    object_of,
-    one_line,
-    read_json,
-    shown_path,
-    stem,
-    suggestion,
-)
+from stead.readers.common.checked_values import Wrong, object_of
+from stead.readers.common.strict_json import collector_paused, read_json, stem
 from stead.readers.hf.architectures import FAMILIES, family_of, prompt_length, step_of
 from stead.readers.hf.config import MAX_PARTS, Config, NotAnalytic
 from stead.readers.hf.merge import by_block

@@ -18,8 +18,8 @@ from typing import Any
 
 from stead.errors import BadInput, MissingExtra
 from stead.graph import BUFFER, KV_CACHE, NOT_PARAMETERS, Graph
+from stead.printing.wording import one_line, quoted, suggestion
 from stead.readers.base import Model
-from stead.readers.common.strict_json import one_line, quoted, suggestion
 from stead.readers.hf.complete import Mixture, is_of_experts, with_idle_weights, with_sleeping_experts
 from stead.readers.hf.config import Config
 from stead.readers.hf.merge import by_block, by_module

@@ -19,8 +19,10 @@ from typing import Any
 from stead.errors import BadInput
 from stead.files import opened
 from stead.graph import MAX_BYTES
+from stead.printing.wording import one_line, quoted, shown_path
+from stead.readers.common.checked_values import Wrong, object_of
 from stead.readers.common.op_costs import bytes_of_elements
-from stead.readers.common.strict_json import Wrong, object_of, one_line, quoted, read_json, shown_path
+from stead.readers.common.strict_json import read_json
 from stead.readers.hf.step import Types
 
 MAX_HEADER_BYTES = 10**8  # as the format itself demands

@@ -14,18 +14,12 @@ from typing import Any
 
 from stead.cluster import Cluster
 from stead.errors import BadInput
+from stead.files import write_bytes
 from stead.graph import PHASES, Graph
+from stead.printing.wording import shown, shown_path
 from stead.readers.base import Model
-from stead.readers.common.strict_json import (
-    Wrong,
-    json_text,
-    list_of,
-    object_of,
-    read_json,
-    shown,
-    shown_path,
-    write_bytes,
-)
+from stead.readers.common.checked_values import Wrong, list_of, object_of
+from stead.readers.common.strict_json import json_text, read_json
 
 UNKNOWN_LOAD_MS = -1.0
 

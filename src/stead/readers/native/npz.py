@@ -21,23 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph, BadInput
+from stead.files import MAX_FILE_BYTES, MAX_GZIP_RATIO, OUT_OF_MEMORY, read_bytes, write_bytes
 from stead.graph import MAX_BYTES, Graph
 from stead.graph.arrays import graph_from_arrays
 from stead.graph.kernels import Kernels
+from stead.printing.wording import one_line, quoted, shown_path, suggestion
 from stead.readers.base import Model
-from stead.readers.common.strict_json import (
-    MAX_FILE_BYTES,
-    MAX_GZIP_RATIO,
-    OUT_OF_MEMORY,
-    Wrong,
-    collector_paused,
-    one_line,
-    quoted,
-    read_bytes,
-    shown_path,
-    suggestion,
-    write_bytes,
-)
+from stead.readers.common.checked_values import Wrong
+from stead.readers.common.strict_json import collector_paused
 
 FORMAT = "stead.graph"  # the first member; it holds the version
 VERSION = 1

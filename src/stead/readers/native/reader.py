@@ -19,26 +19,20 @@ from stead.costs import Given
 from stead.errors import BadGraph, BadInput
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
+from stead.printing.wording import one_line, quoted, shown, shown_path, suggestion
 from stead.readers.base import Model
-from stead.readers.common.strict_json import (
+from stead.readers.common.checked_values import (
     Wrong,
     amount_of,
     bytes_of,
     checked,
-    collector_paused,
     flag_of,
     list_of,
     name_of,
     object_of,
-    one_line,
-    quoted,
-    read_json,
-    shown,
-    shown_path,
-    stem,
-    suggestion,
     text_of,
 )
+from stead.readers.common.strict_json import collector_paused, read_json, stem
 from stead.readers.native.writer import (
     EVERY_DEVICE,
     FORMAT,

@@ -11,9 +11,11 @@ import numpy as np
 
 from stead.costs import Given
 from stead.errors import BadGraph, BadInput
+from stead.files import write_bytes
 from stead.graph import PHASES, Graph
 from stead.graph.kernels import Kernel
-from stead.readers.common.strict_json import json_text, shown_path, write_bytes
+from stead.printing.wording import shown_path
+from stead.readers.common.strict_json import json_text
 
 FORMAT = "stead.graph"
 VERSION = 1

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.printing.wording import quoted
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.folding import MAX_RANK, checked_size
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import Dimension
 from stead.readers.common.protobuf import Bytes, Field, Wire, signed
-from stead.readers.common.strict_json import Wrong, quoted
 
 MAX_NODES = 2**20
 MAX_NESTING = 32  # bodies of loops inside bodies of loops

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from stead.errors import BadGraph, BadInput
+from stead.printing.wording import one_line, quoted, shown_path
 from stead.readers.base import Model
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.folding import Fold, Names, Node, Source, fold, in_order, module_of
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.onnx.file import (
     ELEMENT_TYPES,
     FLOAT,

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from stead.graph import MAX_BYTES
+from stead.printing.wording import one_line, quoted
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.folding import MAX_RANK
 from stead.readers.common.op_costs import Shape
 from stead.readers.common.protobuf import Bytes
-from stead.readers.common.strict_json import Wrong, one_line, quoted
 
 MAX_LAYERS = 2**20
 MAX_EDGES = 2**23

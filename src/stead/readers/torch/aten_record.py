@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stead.printing.wording import one_line, quoted
 from stead.readers.common.folding import checked_size
 from stead.readers.common.op_costs import Shape, Simple
-from stead.readers.common.strict_json import one_line, quoted
 from stead.readers.torch.aten import (
     Argument,
     Value,

@@ -14,9 +14,11 @@ from operator import getitem
 from typing import Any
 
 from stead.errors import BadInput, MissingExtra
+from stead.printing.wording import one_line
 from stead.readers.base import Model
+from stead.readers.common.checked_values import Wrong
 from stead.readers.common.open_sizes import Given, check_shapes
-from stead.readers.common.strict_json import Wrong, collector_paused, one_line
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.common.symbolic_sizes import SymbolicSizes
 from stead.readers.torch.aten import DTYPES, Value, values_in
 from stead.readers.torch.aten_graph import Trace, build_graph

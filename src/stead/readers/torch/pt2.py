@@ -13,20 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from stead.errors import BadGraph, BadInput
+from stead.printing.wording import one_line, quoted, shown, shown_path
 from stead.readers.base import Model
+from stead.readers.common.checked_values import Wrong, list_of, name_of, object_of, text_of
 from stead.readers.common.open_sizes import Given, check_shapes
-from stead.readers.common.strict_json import (
-    Wrong,
-    collector_paused,
-    list_of,
-    name_of,
-    object_of,
-    one_line,
-    quoted,
-    shown,
-    shown_path,
-    text_of,
-)
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.common.symbolic_sizes import SymbolicSizes
 from stead.readers.torch.aten import DTYPES, Value, values_in
 from stead.readers.torch.aten_graph import Trace, build_graph

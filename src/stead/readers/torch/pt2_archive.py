@@ -13,14 +13,10 @@ import zlib
 from typing import Any, BinaryIO
 
 from stead.errors import BadInput
-from stead.files import opened
-from stead.readers.common.strict_json import (
-    MAX_DIGITS,
-    OUT_OF_MEMORY,
-    Wrong,
-    one_line,
-    quoted,
-)
+from stead.files import OUT_OF_MEMORY, opened
+from stead.printing.wording import one_line, quoted
+from stead.readers.common.checked_values import Wrong
+from stead.readers.common.strict_json import MAX_DIGITS
 
 MAX_JSON_BYTES = 2**28  # a program of 100,000 operators has half of it
 MAX_DIRECTORY_BYTES = 2**24  # about 150,000 entries

@@ -20,7 +20,7 @@ from typing import Any
 
 from stead.errors import BadInput
 from stead.graph import Phase
-from stead.readers.common.strict_json import one_line
+from stead.printing.wording import one_line
 from stead.readers.torch.aten import (
     VIEWS,
     Value,
