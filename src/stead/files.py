@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stead.errors import BadInput
-from stead.printing.wording import AnyPath, one_line, shown_path, suggestion
+from stead.printing.wording import one_line, shown_path, suggestion
 
 MAX_FILE_BYTES = 2**30
 MAX_GZIP_RATIO = 300  # JSON of graphs reaches 10 to 30
 OUT_OF_MEMORY = "needs more memory than there is; coarsen the graph first"
+
+AnyPath = str | os.PathLike[str]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 2**20

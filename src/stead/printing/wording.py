@@ -10,15 +10,13 @@ from collections.abc import Iterable
 from stead.errors import did_you_mean
 from stead.printing.printable import printable
 
-AnyPath = str | os.PathLike[str]
-
 
 def one_line(text: str, most: int = 1000) -> str:
     """The text without line breaks and other unprintable characters, cut if it is very long."""
     return printable(text if len(text) <= most else f"{text[:most]}...")
 
 
-def shown_path(path: AnyPath) -> str:
+def shown_path(path: str | os.PathLike[str]) -> str:
     """A path as the user gave it, on one line whatever it contains."""
     return one_line(os.fspath(path))
 
