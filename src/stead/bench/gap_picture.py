@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from statistics import median
 
 from stead.bench.results import Bench, Record
+from stead.printing import svg
 
-COLOURS = (
-    "#2f6fde", "#e07b39", "#3a9d5d", "#b0539f", "#c2a12b", "#4aa7b5", "#c94f4f", "#7a6bd1", "#5d6b7a", "#8a5a2b",
-    "#1c7c7c", "#d16b9a", "#7d9a2f",
-)  # fmt: skip
 DASHES = ("", "6 3", "2 3")
 PANEL_WIDTH, PANEL_HEIGHT = 430, 260
 LEFT, TOP, BETWEEN = 52, 34, 66
@@ -44,13 +40,8 @@ def picture(bench: Bench) -> str:
         for i, (objective, group) in enumerate(groups.items())
     ]  # fmt: skip
     if not groups:
-        drawn = [f'<text x="{LEFT}" y="{TOP}">no run has a value</text>']
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="system-ui, sans-serif" font-size="12" fill="#1c2430">'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>{"".join(drawn)}'
-        f"{_legend(bench, width - LEGEND_WIDTH + 8)}</svg>\n"
-    )
+        drawn = [svg.words(LEFT, TOP, "no run has a value")]
+    return svg.picture(width, height, [*drawn, _legend(bench, width - LEGEND_WIDTH + 8)])
 
 
 def _with_trails(bench: Bench) -> list[Record]:
@@ -61,7 +52,7 @@ def _with_trails(bench: Bench) -> list[Record]:
 
 
 def _panel(
-    bench: Bench, objective: str, records: list[Record], times: list[float], left: float, top: float
+    bench: Bench, objective: str, records: list[Record], times: list[float], left: int, top: int
 ) -> str:
     curves = {
         solver: _curve(bench, [one for one in records if one["solver"] == solver], times)
@@ -70,10 +61,10 @@ def _panel(
     seen = [gap for curve in curves.values() for gap in curve if gap is not None]
     highest = _ceiling(max(seen, default=1.0))
     instances = len({record["instance"] for record in records})
+    counted = f"median gap of {instances} instance{'s' if instances != 1 else ''}"
     parts = [
-        f'<text x="{left}" y="{top - 12}" font-weight="600">{escape(objective)}</text>'
-        f'<text x="{left + PANEL_WIDTH}" y="{top - 12}" text-anchor="end" fill="#667085">median gap of '
-        f"{instances} instance{'s' if instances != 1 else ''}</text>",
+        svg.words(left, top - 12, objective, font_weight=600),
+        svg.words(left + PANEL_WIDTH, top - 12, counted, text_anchor="end", fill=svg.SOFT),
         _axes(times, highest, left, top),
     ]
     for number in reversed(range(len(bench.solvers))):  # the first one lies on top
@@ -108,28 +99,23 @@ def _ceiling(highest: float) -> float:
     )
 
 
-def _axes(times: list[float], highest: float, left: float, top: float) -> str:
-    parts = [f'<rect x="{left}" y="{top}" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}" fill="#f4f6f9"/>']
+def _axes(times: list[float], highest: float, left: int, top: int) -> str:
+    parts = [svg.element("rect", x=left, y=top, width=PANEL_WIDTH, height=PANEL_HEIGHT, fill=svg.WASH)]
     for i in range(6):
-        share = highest * i / 5
         y = top + PANEL_HEIGHT * (1 - i / 5)
-        parts.append(
-            f'<line x1="{left}" x2="{left + PANEL_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#d7dce3"/>'
-            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#667085">{share * 100:.3g} %</text>'
-        )
+        parts.append(svg.level((left, left + PANEL_WIDTH), y, f"{highest * i / 5 * 100:.3g} %"))
     decade = math.ceil(math.log10(times[0]) - 1e-9)
     while 10.0**decade <= times[-1] * 1.0001:
         x = _x(10.0**decade, times, left)
+        parts.append(svg.line((x, x), (top, top + PANEL_HEIGHT), svg.GRID))
         parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{top + PANEL_HEIGHT}" stroke="#d7dce3"/>'
-            f'<text x="{x:.1f}" y="{top + PANEL_HEIGHT + 16}" text-anchor="middle" fill="#667085">'
-            f"{_time(decade)}</text>"
+            svg.words(x, top + PANEL_HEIGHT + 16, _time(decade), text_anchor="middle", fill=svg.SOFT)
         )
         decade += 1
     return "".join(parts)
 
 
-def _x(moment: float, times: list[float], left: float) -> float:
+def _x(moment: float, times: list[float], left: int) -> float:
     return left + PANEL_WIDTH * math.log(moment / times[0]) / math.log(times[-1] / times[0])
 
 
@@ -137,34 +123,38 @@ def _time(decade: int) -> str:
     return f"{10 ** (decade + 3)} ms" if decade < 0 else f"{10**decade} s"
 
 
-def _line(curve: Curve, number: int, highest: float, left: float, top: float) -> str:
+def _line(curve: Curve, number: int, highest: float, left: int, top: int) -> str:
     """Steps: a value holds until the next one."""
-    points, last_y = [], None
+    corners: list[tuple[float, float]] = []
     for i, gap in enumerate(curve):
         if gap is None:
             continue
         x = left + PANEL_WIDTH * i / (len(curve) - 1)
         y = top + PANEL_HEIGHT * (1 - min(gap, highest) / highest)
+        last_y = corners[-1][1] if corners else None
         if last_y is not None and y != last_y:
-            points.append(f"{x:.1f},{last_y:.1f}")
+            corners.append((x, last_y))
         if last_y is None or y != last_y or i == len(curve) - 1:
-            points.append(f"{x:.1f},{y:.1f}")
-        last_y = y
-    if not points:
+            corners.append((x, y))
+    if not corners:
         return ""
-    return f'<polyline points="{" ".join(points)}" fill="none" {_stroke(number)}/>'
+    return svg.element("polyline", points=svg.points(corners), fill="none", **_stroke(number))
 
 
-def _stroke(number: int) -> str:
-    dash = DASHES[number // len(COLOURS) % len(DASHES)]
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    width = 1.6 if number else 2.6
-    return f'stroke="{COLOURS[number % len(COLOURS)]}" stroke-width="{width}" stroke-linejoin="round"{dashed}'
+def _stroke(number: int) -> dict[str, svg.Number]:
+    """How the line of a solver looks: the first one is wider."""
+    return {
+        "stroke": svg.COLOURS[number % len(svg.COLOURS)],
+        "stroke_width": 1.6 if number else 2.6,
+        "stroke_linejoin": "round",
+        "stroke_dasharray": DASHES[number // len(svg.COLOURS) % len(DASHES)],
+    }
 
 
-def _legend(bench: Bench, left: float) -> str:
-    return "".join(
-        f'<line x1="{left}" x2="{left + 22}" y1="{TOP + 6 + ROW * i}" y2="{TOP + 6 + ROW * i}" {_stroke(i)}/>'
-        f'<text x="{left + 28}" y="{TOP + 10 + ROW * i}">{escape(name)}</text>'
-        for i, name in enumerate(bench.solvers)
-    )
+def _legend(bench: Bench, left: int) -> str:
+    parts = []
+    for i, name in enumerate(bench.solvers):
+        y = TOP + 6 + ROW * i
+        parts.append(svg.element("line", x1=left, x2=left + 22, y1=y, y2=y, **_stroke(i)))
+        parts.append(svg.words(left + 28, y + 4, name))
+    return "".join(parts)

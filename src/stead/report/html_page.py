@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.quantities import format_bytes, format_seconds
-from stead.printing.printable import printable_lines
+from stead.printing import svg
+from stead.printing.svg import escape
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.facts import Report, explain
 from stead.report.layers import LayerRow, layer_rows
@@ -27,7 +27,7 @@ MOST_BARS = 6000  # operators drawn; more are merged into runs
 MOST_PAIRS = 24  # pairs of devices whose transfers are drawn
 MOST_OPEN = 12  # rows that stand apart from their blocks and are shown at once
 MOST_STEPS = 3000  # of a memory curve
-COLOURS = ("#2f6fde", "#e07b39", "#3a9d5d", "#b0539f", "#c2a12b", "#4aa7b5", "#c94f4f", "#7a6bd1")
+COLOURS = svg.COLOURS[:8]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #667085; --line: #d7dce3; --paper: #ffffff; --wash: #f4f6f9; }
@@ -44,11 +44,6 @@ svg { width: 100%; height: auto; background: var(--wash); border-radius: 6px; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .tick { fill: var(--soft); }
 pre { background: var(--wash); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: 12.5px; }
 """
-
-
-def escape(text: str) -> str:
-    """Text for a page; what is invisible or turns the direction of writing shows as an escape."""
-    return html.escape(printable_lines(text))
 
 
 def page(plan: Plan) -> str:
@@ -153,7 +148,7 @@ def _rules(report: Report) -> str:
     rows = [("plan", report.objective_seconds, "", COLOURS[0])]
     valued = [rule for rule in report.rules if rule.objective_seconds is not None]
     for rule in sorted(valued, key=lambda rule: rule.objective_seconds or 0.0):
-        rows.append((rule.name, rule.objective_seconds or 0.0, f"{rule.times_plan:.2f}x", "#98a2b3"))
+        rows.append((rule.name, rule.objective_seconds or 0.0, f"{rule.times_plan:.2f}x", svg.GREY))
     rows.extend(
         (rule.name, 0.0, rule.reason[:100], "") for rule in report.rules if rule.objective_seconds is None
     )
@@ -163,23 +158,25 @@ def _rules(report: Report) -> str:
     bars = []
     for number, (name, seconds, note, colour) in enumerate(rows):
         y = number * ROW
-        bars.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{escape(name)}</text>')
+        bars.append(svg.words(left - 8, y + 17, name, text_anchor="end"))
         if colour:
             bars.append(
-                f'<rect x="{left}" y="{y + 5}" width="{seconds * scale:.1f}" height="16" rx="2" fill="{colour}"/>'
+                svg.element("rect", x=left, y=y + 5, width=seconds * scale, height=16, rx=2, fill=colour)
             )
             label = f"{format_seconds(seconds)} {note}".strip()
-            bars.append(f'<text x="{left + seconds * scale + 6:.1f}" y="{y + 17}">{label}</text>')
+            bars.append(svg.words(left + seconds * scale + 6, y + 17, label))
         else:
-            bars.append(f'<text class="tick" x="{left}" y="{y + 17}">{escape(note)}</text>')
-    x, bottom = left + report.bound_seconds * scale, (len(valued) + 1) * ROW
-    dashed = (
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}" stroke="#c94f4f" stroke-dasharray="4 3">'
-        f"<title>no placement can be better: {format_seconds(report.bound_seconds)}</title></line>"
-        if report.bound_seconds > 0
-        else ""
-    )
-    return f'<svg viewBox="0 0 {WIDTH} {len(rows) * ROW + 6}">{"".join(bars)}{dashed}</svg>'
+            bars.append(svg.words(left, y + 17, note, class_="tick"))
+    if report.bound_seconds > 0:
+        x, bottom = left + report.bound_seconds * scale, (len(valued) + 1) * ROW
+        title = f"no placement can be better: {format_seconds(report.bound_seconds)}"
+        bars.append(svg.line((x, x), (0, bottom), svg.WARNING, dash="4 3", title=title))
+    return _drawing(len(rows) * ROW + 6, bars)
+
+
+def _drawing(height: int, parts: Sequence[str], style: str = "") -> str:
+    """A picture in the page, as wide as all others."""
+    return svg.element("svg", "".join(parts), viewBox=f"0 0 {WIDTH} {height}", style=style)
 
 
 def _devices(report: Report) -> str:
@@ -212,9 +209,9 @@ def _timeline(timeline: Timeline) -> str:
         for x in np.flatnonzero((moved.source == source) & (moved.target == target))[:MOST_BARS].tolist():
             label = timeline.problem.graph.tensor_names[moved.tensor[x]]
             begin, arrive = int(moved.begin_ticks[x]), int(moved.arrive_ticks[x])
-            drawn.append(_bar(begin, arrive, lane, scale, "#98a2b3", label))
+            drawn.append(_bar(begin, arrive, lane, scale, svg.GREY, label))
     height = (len(names) + len(pairs)) * ROW
-    return f'<svg viewBox="0 0 {WIDTH} {height + 22}">{"".join(drawn)}{_axis(end, scale, height)}</svg>'
+    return _drawing(height + 22, [*drawn, *_axis(end, scale, height)])
 
 
 def _runs(timeline: Timeline, operators: NDArray[np.int64]) -> list[tuple[int, int, str]]:
@@ -229,26 +226,35 @@ def _runs(timeline: Timeline, operators: NDArray[np.int64]) -> list[tuple[int, i
 
 
 def _lane_name(lane: int, name: str) -> str:
-    return f'<text x="{LEFT - 8}" y="{lane * ROW + 17}" text-anchor="end">{escape(name)}</text>'
+    return svg.words(LEFT - 8, lane * ROW + 17, name, text_anchor="end")
 
 
 def _bar(begin: int, end: int, lane: int, scale: float, colour: str, label: str) -> str:
-    width = max((end - begin) * scale, 0.4)
     duration, since = (format_seconds(ticks / TICKS_PER_SECOND) for ticks in (end - begin, begin))
-    title = f"{escape(label)}: {duration} from {since}"
-    return (
-        f'<rect x="{LEFT + begin * scale:.2f}" y="{lane * ROW + 5}" width="{width:.2f}" height="16" '
-        f'fill="{colour}" stroke="var(--paper)" stroke-width=".3"><title>{title}</title></rect>'
+    return svg.element(
+        "rect",
+        f"<title>{escape(label)}: {duration} from {since}</title>",
+        x=f"{LEFT + begin * scale:.2f}",
+        y=lane * ROW + 5,
+        width=f"{max((end - begin) * scale, 0.4):.2f}",
+        height=16,
+        fill=colour,
+        stroke="var(--paper)",
+        stroke_width=".3",
     )
 
 
-def _axis(end: int, scale: float, height: int) -> str:
-    marks = [end * part // 4 for part in range(5)]
-    return "".join(
-        f'<text class="tick" x="{LEFT + mark * scale:.1f}" y="{height + 15}" '
-        f'text-anchor="{"end" if mark == end else "middle"}">{format_seconds(mark / TICKS_PER_SECOND)}</text>'
-        for mark in marks
-    )
+def _axis(end: int, scale: float, height: int) -> list[str]:
+    return [
+        svg.words(
+            LEFT + mark * scale,
+            height + 15,
+            format_seconds(mark / TICKS_PER_SECOND),
+            class_="tick",
+            text_anchor="end" if mark == end else "middle",
+        )
+        for mark in (end * part // 4 for part in range(5))
+    ]
 
 
 def _memory(plan: Plan, makespan: int) -> str:
@@ -263,35 +269,30 @@ def _memory(plan: Plan, makespan: int) -> str:
         peak = int(curve.bytes.max(initial=0))
         limited = device.usable_bytes < 2**60
         top = max(peak, device.usable_bytes if limited else 1, 1)
-        limit = height - device.usable_bytes / top * height
-        dashed = (
-            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{limit + 8:.1f}" y2="{limit + 8:.1f}" stroke="#c94f4f" '
-            f'stroke-dasharray="4 3"/>'
-            if limited
-            else ""
-        )
         colour = COLOURS[d % len(COLOURS)]
-        pictures.append(
-            f'<svg viewBox="0 0 {WIDTH} {height + 30}" style="margin-bottom:.5rem">'
-            f'<text x="{LEFT - 8}" y="20" text-anchor="end">{escape(device.name)}</text>'
-            f'<text class="tick" x="{LEFT - 8}" y="38" text-anchor="end">{format_bytes(peak)}</text>'
-            f'<polygon points="{_steps(curve, end, scale, height / top, height)}" fill="{colour}" '
-            f'fill-opacity=".35" stroke="{colour}"/>{dashed}{_axis(end, scale, height + 10)}</svg>'
-        )
+        corners = svg.points(_steps(curve, end, scale, height / top, height))
+        parts = [
+            svg.words(LEFT - 8, 20, device.name, text_anchor="end"),
+            svg.words(LEFT - 8, 38, format_bytes(peak), class_="tick", text_anchor="end"),
+            svg.element("polygon", points=corners, fill=colour, fill_opacity=".35", stroke=colour),
+        ]
+        if limited:
+            y = height - device.usable_bytes / top * height + 8
+            parts.append(svg.line((LEFT, WIDTH - 20), (y, y), svg.WARNING, dash="4 3"))
+        parts += _axis(end, scale, height + 10)
+        pictures.append(_drawing(height + 30, parts, style="margin-bottom:.5rem"))
     return "".join(pictures)
 
 
-def _steps(curve: Curve, end: int, scale: float, unit: float, height: int) -> str:
+def _steps(curve: Curve, end: int, scale: float, unit: float, height: int) -> list[tuple[float, float]]:
     """Corners of a step curve, at most a few thousand of them: of each bunch of steps the highest stays."""
     keep = np.arange(len(curve.at))
     if len(keep) > MOST_STEPS:
         keep = np.unique([chunk[curve.bytes[chunk].argmax()] for chunk in np.array_split(keep, MOST_STEPS)])
-    floor = height + 8
-    corners = [f"{LEFT},{floor}"]
-    level = 0.0
+    floor, level = height + 8, 0.0
+    corners: list[tuple[float, float]] = [(LEFT, floor)]
     for at, size in zip(curve.at[keep].tolist(), curve.bytes[keep].tolist(), strict=True):
         x = LEFT + min(at, end) * scale
-        corners += [f"{x:.1f},{floor - level:.1f}", f"{x:.1f},{floor - size * unit:.1f}"]
+        corners += [(x, floor - level), (x, floor - size * unit)]
         level = size * unit
-    corners += [f"{LEFT + end * scale:.1f},{floor - level:.1f}", f"{LEFT + end * scale:.1f},{floor}"]
-    return " ".join(corners)
+    return [*corners, (LEFT + end * scale, floor - level), (LEFT + end * scale, floor)]
