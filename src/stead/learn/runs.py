@@ -1,7 +1,7 @@
 """One training run: updates, progress, a log, checkpoints that survive a kill, and a curve at the end.
 
 Beside the policy NAME.safetensors lie NAME.checkpoint.safetensors (all that the next update needs), NAME.jsonl and
-NAME.sqlite (one row per update, the same numbers) and NAME.svg and NAME.png (the learning curve).
+NAME.sqlite (one row per update, the same numbers) and NAME.svg (the learning curve).
 """
 
 from __future__ import annotations
@@ -125,7 +125,6 @@ def train(
     rows = read_log(run.beside(".jsonl"))
     lines = curves.lines_of(trainee.tasks)
     write_text(run.beside(".svg"), curves.svg(rows, lines))
-    write_bytes(run.beside(".png"), curves.png(rows, lines))
 
 
 def save_checkpoint(path: Path, trainee: Trainee, document: Mapping[str, Any]) -> None:
