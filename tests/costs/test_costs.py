@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stead.cluster import Cluster, Device, cluster_from, device_from, entries, precision_of
-from stead.costs import Costs, Given, Roofline, Source, flop_rate, precision_notes
+from stead.costs import Costs, Given, Roofline, Source, precision_notes
 from stead.errors import BadCluster, BadInput
 from stead.graph import Graph, GraphBuilder
 
@@ -55,12 +55,16 @@ def test_efficiency_scales_a_peak() -> None:
 
 
 def test_a_card_that_is_slow_at_half_precision_computes_in_single() -> None:
-    assert flop_rate(Device("p", flops_per_second={"fp32": 11.8e12, "fp16": 0.18e12}), "fp16") == 11.8e12
+    assert rate(Device("p", flops_per_second={"fp32": 11.8e12, "fp16": 0.18e12}), "fp16") == 11.8e12
 
 
 def test_a_device_without_flops_is_asked_for_them() -> None:
     with pytest.raises(BadCluster, match="has no FLOP/s for fp32"):
         seconds(Device("g"), flops=1.0)
+
+
+def rate(device: Device, dtype: str) -> float:
+    return precision_of(device, dtype).flops_per_second
 
 
 def named(text: str) -> Device:
@@ -80,7 +84,7 @@ def test_fp32_on_an_npu_is_converted_to_fp16_and_moves_half_the_bytes() -> None:
 
 
 def test_an_npu_without_a_published_fp16_rate_runs_at_half_its_int8_rate() -> None:
-    assert flop_rate(named("X Elite NPU"), "fp32") == 22.5e12
+    assert rate(named("X Elite NPU"), "fp32") == 22.5e12
 
 
 def test_masks_and_indices_run_anywhere_at_memory_speed() -> None:
@@ -90,8 +94,8 @@ def test_masks_and_indices_run_anywhere_at_memory_speed() -> None:
 
 
 def test_double_precision_on_a_geforce_is_slow_but_there() -> None:
-    assert flop_rate(named("3090"), "fp64") == 35.58e12 / 64
-    assert flop_rate(named("2080 Ti"), "fp64") == 13.45e12 / 32
+    assert rate(named("3090"), "fp64") == 35.58e12 / 64
+    assert rate(named("2080 Ti"), "fp64") == 13.45e12 / 32
 
 
 def test_a_type_that_a_device_does_not_support_runs_elsewhere() -> None:
@@ -105,7 +109,7 @@ def test_a_type_that_a_device_does_not_support_runs_elsewhere() -> None:
 
 def test_a_file_may_say_what_a_device_computes_a_type_in() -> None:
     slow = Device("g", flops_per_second={"fp32": 1e12, "fp16": 4e12}, precision={"fp32": "converted to fp16"})
-    assert flop_rate(slow, "fp32") == 4e12
+    assert rate(slow, "fp32") == 4e12
     never = Device("g", flops_per_second={"fp32": 1e12}, precision={"bf16": "not supported"})
     assert seconds(never, dtype="bf16") == 0.0
     with pytest.raises(BadCluster, match="cannot read 'as fp16'"):

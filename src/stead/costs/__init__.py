@@ -4,7 +4,7 @@ from stead.costs.costs import Costs, CostSource, Source
 from stead.costs.fit import Calibration, Fitted, calibrate
 from stead.costs.given import Given
 from stead.costs.profiles import Profile, read_profile, write_profile
-from stead.costs.roofline import Roofline, flop_rate, precision_notes
+from stead.costs.roofline import Roofline, precision_notes
 
 __all__ = [
     "Calibration",
@@ -16,7 +16,6 @@ __all__ = [
     "Roofline",
     "Source",
     "calibrate",
-    "flop_rate",
     "precision_notes",
     "read_profile",
     "write_profile",

@@ -78,16 +78,6 @@ class Fitted:
             tensor_seconds=analytic.tensor_seconds,
         )
 
-    def calibrations(self, graph: Graph, cluster: Cluster) -> tuple[Calibration, ...]:
-        """What was learnt about each profiled device."""
-        analytic = self.base.costs(graph, cluster)
-        found = []
-        for d, device in enumerate(cluster):
-            profile = _profile_of(device, self.profiles)
-            if profile is not None:
-                found.append(calibrate(graph, analytic.seconds[:, d], profile.column(graph), device.name))
-        return tuple(found)
-
 
 def calibrate(
     graph: Graph, analytic: NDArray[np.float64], measured: NDArray[np.float64], device: str

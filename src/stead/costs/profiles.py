@@ -61,11 +61,6 @@ class Profile:
                 column[v] = seconds
         return column
 
-    def unmatched(self, graph: Graph) -> list[str]:
-        """Names in the profile that no operator of the graph, nor anything folded into one, goes by."""
-        known = {plain_name(name) for name in (*graph.operator_names, *graph.folded)}
-        return [name for name in self.by_name if plain_name(name) not in known]
-
 
 def plain_name(name: str) -> str:
     """A name without what runtimes append to it.

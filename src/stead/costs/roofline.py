@@ -100,15 +100,6 @@ def precision_notes(graph: Graph, cluster: Cluster) -> tuple[str, ...]:
     return tuple(f"{dtype} on {_some(on)} is {told}" for (dtype, told), on in sorted(names.items()))
 
 
-def flop_rate(device: Device, dtype: str) -> float:
-    """FLOP/s for operands of a dtype, in whatever the device computes it; 0 if unknown.
-
-    >>> flop_rate(Device("old", flops_per_second={"fp32": 11.8e12, "fp16": 0.18e12}), "fp16") / 1e12
-    11.8
-    """
-    return precision_of(device, dtype).flops_per_second
-
-
 def _precisions(graph: Graph, device: Device) -> dict[str, Precision]:
     return {dtype: precision_of(device, dtype) for dtype in sorted(set(graph.dtypes))}
 

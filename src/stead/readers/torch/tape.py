@@ -44,13 +44,6 @@ class Tape:
         built = self.build()
         return Model(part_updates(built.graph), notes=tuple(built.notes()))
 
-    @property
-    def node_count(self) -> int:
-        """How many nodes torch.fx would need: calls, results of calls with several, inputs, weights, the output."""
-        several = sum(len(call.writes) for call in self.trace.calls if len(call.writes) > 1)
-        held = (self.parameters, self.buffers, self.slots, self.inputs, self.constants)
-        return len(self.trace.calls) + several + sum(len(one) for one in held) + 1
-
     def replay(
         self,
         module: Any,
