@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
+
 import stead
+from stead.cli.main import exit_code
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,6 +27,34 @@ def loaded_after(code: str) -> set[str]:
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
     return set(done.stdout.split())
+
+
+def test_what_is_imported_is_what_pip_installed() -> None:
+    installed = distribution("stead")
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    editable = origin.get("dir_info", {}).get("editable", False)
+    home = ROOT / "src" if editable else Path(str(installed.locate_file("")))
+    assert Path(stead.__file__).resolve() == (home / "stead" / "__init__.py").resolve()
+
+
+def test_the_version_is_the_same_wherever_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert stead.__version__ == said
+    assert exit_code(["--version"]) == 0
+    assert capsys.readouterr().out == f"{said}\n"
+    newest = re.search(r"^## (\d\S*) \((\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text()
+    cited = dict(re.findall(r'^(version|date-released): "?([^"\n]+)"?$', citation, re.MULTILINE))
+    assert newest is not None
+    assert (newest[1], newest[2]) == (cited["version"], cited["date-released"])
+    assert newest[1] == said
+
+
+def test_the_oldest_version_of_every_dependency_is_named() -> None:
+    done = subprocess.run([sys.executable, ROOT / ".ci/oldest", "--list"], capture_output=True, text=True, check=True)
+    listed = dict(line.split("==") for line in done.stdout.splitlines())
+    assert {"numpy", "typer", "ortools", "highspy", "torch", "onnx", "openvino", "ray", "nanobind"} <= set(listed)
+    assert listed["torch"] == "2.13"
 
 
 def test_all_public_names_are_importable() -> None:
