@@ -20,7 +20,7 @@ from stead.learn.trainer import Learner
 from stead.problem import Problem
 from stead.solvers import Budget, solver
 
-pytestmark = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes minutes; set STEAD_SLOW=1")
+pytestmark = pytest.mark.slow
 CPU_SECONDS = float(os.environ.get("STEAD_LEARN_SECONDS", "60"))
 
 

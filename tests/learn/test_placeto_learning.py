@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "placeto"))
 
 import cells
 
-pytestmark = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes minutes; set STEAD_SLOW=1")
+pytestmark = pytest.mark.slow
 INCEPTION = {"family": "branches", "devices": 4, "judge": "placeto"}
 TOWERS = {"family": "towers", "devices": 2, "judge": "placeto"}
 

@@ -335,13 +335,18 @@ def copied() -> Arrays:
     return {name: array.copy() for name, array in PLAIN.items()}
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("change", ["dtype", "short", "long", "dimension", "strided", "none"])
+WRONG_ARRAYS = [
+    (name, change)
+    for name in PLAIN
+    for change in ("dtype", "short", "long", "dimension", "strided", "none")
+    if (name, change) not in {("ticks", "long"), ("order", "short")}  # a node that nothing needs, an edge less
+]
+
+
+@pytest.mark.parametrize(("name", "change"), WRONG_ARRAYS)
 def test_a_wrong_array_is_an_error(name: str, change: str) -> None:
     given = copied()
     array = given[name]
-    if (name, change) in {("ticks", "long"), ("order", "short")}:
-        pytest.skip("a node that nothing needs, or an edge less, makes sense")
     given[name] = {
         "dtype": array.astype(np.float32),
         "short": array[:-1],

@@ -6,7 +6,6 @@ Small configurations always, published ones with STEAD_SLOW=1.
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
 from typing import Any
@@ -22,7 +21,6 @@ from stead.readers.hf.step import Phase
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'stead[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'stead[hf]'")
 
-slow = pytest.mark.skipif(not os.environ.get("STEAD_SLOW"), reason="takes a minute; STEAD_SLOW=1 runs it")
 NO_WEIGHTS = re.compile(r"(kv_cache|\.gradients|\.moments)$")
 EXPERT = re.compile(r"\[\d+\]$")
 
@@ -179,7 +177,7 @@ def test_what_cannot_be_captured_is_one_line(values: Values, reader: HuggingFace
     assert str(caught.value).isprintable()
 
 
-@slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "has_formulas"),
     [
@@ -206,7 +204,7 @@ def test_ten_architectures_of_full_size_have_all_weights_and_the_arithmetic_of_t
         assert by_formula.flops.sum() == pytest.approx(captured.flops.sum(), rel=0.01)
 
 
-@slow
+@pytest.mark.slow
 def test_llama_7b_captured_takes_29_teraflop() -> None:
     model = HuggingFace(granularity="operators", phase="prefill", context=2048).from_config(LLAMA_7B)
     assert model.graph.flops.sum() == pytest.approx(29.26e12, rel=0.01)

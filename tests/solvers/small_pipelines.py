@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from stead.sim import simulate_many
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle"
 NO_DATA = pytest.mark.skipif(not DATA.is_dir(), reason="the published inputs are not beside the project")
-SLOW = pytest.mark.skipif(not os.environ.get("STEAD_SLOW"), reason="takes minutes; set STEAD_SLOW=1")
+SLOW = pytest.mark.slow
 LOADS: tuple[Load, ...] = ("sum", "overlap", "duplex", "fwbw")
 
 

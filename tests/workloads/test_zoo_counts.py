@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +18,7 @@ from stead.workloads.zoo import MODES
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
 )
-SLOW = pytest.mark.skipif(
-    os.environ.get("STEAD_SLOW") != "1" or not cache.torch_version(),
-    reason="takes minutes and torch; set STEAD_SLOW=1",
-)
+NEEDS_TORCH = pytest.mark.skipif(not cache.torch_version(), reason="captures models with torch")
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import zoo  # noqa: E402
@@ -52,7 +48,8 @@ def test_the_page_about_the_zoo_shows_the_figures_of_the_catalogue() -> None:
     assert [row for row in zoo.models() if row not in page] == []
 
 
-@SLOW
+@pytest.mark.slow
+@NEEDS_TORCH
 @pytest.mark.parametrize("name", zoo.NODES)
 def test_recordings_are_as_long_as_those_of_others(name: str) -> None:
     wanted_calls, wanted_nodes = zoo.NODES[name]
@@ -75,7 +72,8 @@ def test_unit_counts_follow_from_steps_and_layers(name: str) -> None:
     assert len({units[v] for v in np.flatnonzero(graph.phases == 0).tolist() if units[v]}) == UNITS[name]
 
 
-@SLOW
+@pytest.mark.slow
+@NEEDS_TORCH
 @pytest.mark.skipif(
     cache.torch_version() != cache.catalogue_torch(),
     reason="graphs were captured by another version of torch",
@@ -101,7 +99,8 @@ print(len(graph), time.process_time() - started, usage.ru_maxrss / 2**20)
 """
 
 
-@SLOW
+@pytest.mark.slow
+@NEEDS_TORCH
 @pytest.mark.parametrize("name", zoo.EXPERTS)
 def test_the_expert_is_no_worse_than_that_of_others(name: str) -> None:
     devices, seconds, share = zoo.EXPERTS[name]
@@ -110,7 +109,8 @@ def test_the_expert_is_no_worse_than_that_of_others(name: str) -> None:
     assert min(shares) < share + 0.02
 
 
-@SLOW
+@pytest.mark.slow
+@NEEDS_TORCH
 @pytest.mark.parametrize(
     ("name", "operators", "seconds", "gigabytes"),
     [

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
 )
 
-SLOW = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes a while; set STEAD_SLOW=1")
+SLOW = pytest.mark.slow
 LIKE_OTHERS = ("nasnet",)  # the code of amoebanet with another list of cells
 FAMILIES = [pytest.param(family, marks=[SLOW] * (family in LIKE_OTHERS)) for family in TINY]
 UPDATE = PHASES.index("update")
