@@ -81,6 +81,8 @@ def remedies(
 
 def first_feasible(problem: Problem, *, end: float = math.inf) -> Solution | None:
     """Some placement that works, quickly; None if none was found, at the latest at the moment `end` of the clock."""
+    if int(problem.graph.weight_bytes.sum()) > sum(device.usable_bytes for device in problem.cluster):
+        return None  # wherever they are: most of the looks for how much memory would suffice end here
     seconds = None if end == math.inf else max(0.0, end - clock.now())
     search = Search(problem, Budget(seconds, evaluations=20_000), solver="feasibility")
     for member in (Single(), Split(), Balanced(), FitMemory(), HfSequential()):
