@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -55,6 +57,23 @@ def test_the_oldest_version_of_every_dependency_is_named() -> None:
     listed = dict(line.split("==") for line in done.stdout.splitlines())
     assert {"numpy", "typer", "ortools", "highspy", "torch", "onnx", "openvino", "ray", "nanobind"} <= set(listed)
     assert listed["torch"] == "2.13"
+
+
+def test_a_wheel_with_too_much_or_too_little_is_told(tmp_path: Path) -> None:
+    wheel = tmp_path / "stead-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("stead/__init__.py", "")
+        archive.writestr("tests/test_package.py", "")
+        archive.writestr("stead/_core.cpython-311.so", b"\x7fELF .debug_info")
+        archive.writestr("stead-0.1.0.dist-info/METADATA", "Version: 0.0.9\nLicense-Expression: Apache-2.0\n")
+    check = runpy.run_path(str(ROOT / ".ci/package"))["faults_of_wheel"]
+    wanted = {"src/stead/__init__.py", "src/stead/py.typed", "tests/test_package.py"}
+    assert check(wheel, wanted, {"version": "0.1.0", "license": "Apache-2.0"}) == [
+        f"{wheel.name}: lacks stead/py.typed",
+        f"{wheel.name}: should not hold tests/test_package.py",
+        f"{wheel.name}: stead/_core.cpython-311.so has debug symbols",
+        f"{wheel.name}: its metadata do not say Version: 0.1.0",
+    ]
 
 
 def test_all_public_names_are_importable() -> None:
