@@ -29,11 +29,20 @@ def searched(problem: Problem) -> tuple[NDArray[np.uint8], NDArray[np.int32], in
     orders = np.arange(count, dtype=np.int32)[None, :]
     for _ in range(2):
         begin = time.process_time()
-        states, orders, ticks, moves, *_ = _native.search(
-            problem.native, problem.units, states, orders, budget=WORK, seconds=600.0, threads=1, pool=1
+        found = _native.search(
+            problem.native,
+            problem.units,
+            starts=states,
+            start_orders=orders,
+            budget=WORK,
+            seconds=600.0,
+            threads=1,
+            pool=1,
         )
-        rate = moves / (time.process_time() - begin)
-    return states[0], orders[0], int(ticks[0]), rate
+        rate = found.moves / (time.process_time() - begin)
+        best = found.pool[0]
+        states, orders = best.devices[None, :], best.order[None, :]
+    return best.devices, best.order, best.ticks, rate
 
 
 def row(size: int, devices: int) -> str:
@@ -49,11 +58,17 @@ def row(size: int, devices: int) -> str:
     begin = time.process_time()
     full = _native.simulate_many(
         problem.native, rows, policy="program_order", order=order, memory="off", cutoff_ticks=ticks, threads=1
-    )[0]
+    ).ticks
     in_full = few / (time.process_time() - begin)
     begin = time.process_time()
     judged = _native.decode_moves(
-        problem.native, state, order, moved, targets, np.zeros(MOVES, np.uint8), cutoff_ticks=ticks
+        problem.native,
+        placement=state,
+        order=order,
+        operators=moved,
+        targets=targets,
+        kept=np.zeros(MOVES, np.uint8),
+        cutoff_ticks=ticks,
     )
     one_operator = MOVES / (time.process_time() - begin)
     if not np.array_equal(full, judged[:few]):

@@ -1,12 +1,9 @@
 // Searches for the least largest load: checks of shapes, conversions, nothing else.
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <limits>
 #include <string>
-#include <tuple>
 
 #include "bindings/border.h"
 #include "search/balance.h"
@@ -20,13 +17,27 @@ Starts rows_of(const Supernodes& nodes, const Matrix<std::uint8_t>& starts) {
     return {starts.data(), static_cast<std::int64_t>(starts.shape(0))};
 }
 
-std::span<const std::int64_t> optional(const Vector<std::int64_t>& given) {
-    return given.is_valid() ? vector(given) : std::span<const std::int64_t>();
+void bind_results(nb::module_& module) {
+    auto best = bind_interruptible<Balanced>(module, "Balanced", "The best placement that annealing has met.");
+    def_array(best, "devices", &Balanced::devices, "[supernode]");
+    best.def_ro("ticks", &Balanced::ticks, "The largest load; -1 if nothing it met can run.");
+    best.def_ro("moves", &Balanced::moves, "Moves that were tried.");
+    best.def_ro("trail", &Balanced::trail, "Whenever the largest load fell.");
+    auto descents = bind_interruptible<Descents>(module, "Descents", "Where descents have ended, one per start.");
+    descents.def_prop_ro(
+        "devices",
+        [](Interruptible<Descents>& self) {
+            return shared<std::uint8_t, 2>(self.devices, {self.ticks.size(), std::size_t(self.supernodes)});
+        },
+        "[start, supernode]");
+    def_array(descents, "ticks", &Descents::ticks, "[start]; -1 if it cannot run");
+    def_array(descents, "moves", &Descents::moves, "[start]; moves that were tried");
 }
 
 }  // namespace
 
 void bind_balance(nb::module_& module) {
+    bind_results(module);
     constexpr double no_limit = std::numeric_limits<double>::infinity();
     module.def(
         "balance",
@@ -36,18 +47,13 @@ void bind_balance(nb::module_& module) {
             const LoadKind kind = parse_load(load);
             const Supernodes nodes(problem, vector(node_of), kind, optional(room_bytes));
             const Starts rows = rows_of(nodes, starts);
-            auto [best, raised] = without_gil_or_loss(
+            return without_gil_or_loss(
                 [&] { return balance(nodes, rows, restarts, seed, {moves, seconds}, workers(threads)); });
-            const std::size_t n = best.devices.size();
-            return std::make_tuple(owned<std::uint8_t, 1>(std::move(best.devices), {n}), best.value, best.moves,
-                                   std::move(best.trail), std::move(raised));
         },
         "problem"_a, "node_of"_a.noconvert(), nb::kw_only(), "load"_a, "starts"_a.noconvert(), "restarts"_a = 4,
         "seed"_a = 0, "moves"_a, "seconds"_a = no_limit, "room_bytes"_a.noconvert().none() = nb::none(),
         "threads"_a = 0,
-        "(devices, ticks, moves, trail, raised) of the least largest load that annealing finds; ticks are -1 if "
-        "nothing it met can run within room_bytes. The trail is (moves before, ticks); `raised` is what a signal "
-        "handler raised, which ends the search.");
+        "The least largest load that annealing finds within room_bytes.");
     module.def(
         "descend",
         [](const Problem& problem, const Vector<std::int32_t>& node_of, const std::string& load,
@@ -55,20 +61,13 @@ void bind_balance(nb::module_& module) {
            std::int64_t moves, double seconds, int threads) {
             const Supernodes nodes(problem, vector(node_of), parse_load(load), {});
             const Starts rows = rows_of(nodes, starts);
-            const auto [found, raised] = without_gil_or_loss([&] {
+            return without_gil_or_loss([&] {
                 return descend(nodes, rows, vector(targets), least_gain, {moves, seconds}, workers(threads));
             });
-            std::vector<std::uint8_t> devices;
-            for (const Balanced& one : found) devices.insert(devices.end(), one.devices.begin(), one.devices.end());
-            const std::array<std::size_t, 2> shape = {found.size(), static_cast<std::size_t>(nodes.count())};
-            return std::make_tuple(owned<std::uint8_t, 2>(std::move(devices), shape),
-                                   column<Ticks>(found, [](const Balanced& one) { return one.value; }),
-                                   column<std::int64_t>(found, [](const Balanced& one) { return one.moves; }), raised);
         },
         "problem"_a, "node_of"_a.noconvert(), nb::kw_only(), "load"_a, "starts"_a.noconvert(),
         "targets"_a.noconvert(), "least_gain"_a, "moves"_a, "seconds"_a = no_limit, "threads"_a = 0,
-        "(devices, ticks, moves, raised) for every start, each after the best single moves to `targets`, whatever "
-        "fits; `raised` as above.");
+        "Makes the best single moves to `targets` from every start, whatever fits.");
 }
 
 }  // namespace stead::bindings

@@ -51,6 +51,23 @@ Result<T, kAxes> owned(std::vector<std::remove_const_t<T>> values, const std::ar
     return Result<T, kAxes>(kept->data(), kAxes, shape.data(), owner);
 }
 
+/// A vector in a bound result as an array that shares its memory: the result lives as long as the array does.
+template <class T, std::size_t kAxes>
+Result<T, kAxes> shared(std::vector<T>& values, const std::array<std::size_t, kAxes>& shape) {
+    return Result<T, kAxes>(values.data(), kAxes, shape.data());
+}
+
+template <class T>
+Result<T, 1> shared(std::vector<T>& values) {
+    return shared<T, 1>(values, {values.size()});
+}
+
+/// Binds a vector in a result as a field with one axis.
+template <class Found, class Owner, class T>
+void def_array(nb::class_<Found>& bound, const char* name, std::vector<T> Owner::*field, const char* doc) {
+    bound.def_prop_ro(name, [field](Found& self) { return shared(self.*field); }, doc);
+}
+
 /// Runs `call` without the interpreter's lock, which must be held to build its result for Python.
 template <class Call>
 auto without_gil(Call call) {
@@ -62,13 +79,44 @@ auto without_gil(Call call) {
     }
 }
 
-/// The same for a search that has a result also where a signal handler raises: (result, what was raised or None).
+/// What a search has found, also where a signal handler raised something and so ended it.
+template <class Found>
+struct Interruptible : Found {
+    nb::object raised;  // or None
+};
+
+/// The same for a search, which has a result even where a signal handler raises.
 template <class Call>
 auto without_gil_or_loss(Call call) {
-    auto result = without_gil(call);
-    nb::object raised = nb::none();
-    if (PyErr_Occurred()) raised = nb::borrow(nb::python_error().value());
-    return std::make_pair(std::move(result), std::move(raised));
+    Interruptible<decltype(call())> found{without_gil(call), nb::none()};
+    if (PyErr_Occurred()) found.raised = nb::borrow(nb::python_error().value());
+    return found;
+}
+
+template <class Found>
+int visit_raised(PyObject* self, visitproc visit, void* arg) noexcept {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Found>(self)->raised.ptr());
+    return 0;
+}
+
+template <class Found>
+int clear_raised(PyObject* self) noexcept {
+    nb::inst_ptr<Found>(self)->raised.reset();
+    return 0;
+}
+
+/// An exception that is raised again knows the frame that holds what was found: the garbage collector must see that.
+template <class Found>
+inline PyType_Slot raised_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_raised<Found>)},
+                                     {Py_tp_clear, reinterpret_cast<void*>(clear_raised<Found>)},
+                                     {0, nullptr}};
+
+template <class Found>
+nb::class_<Interruptible<Found>> bind_interruptible(nb::module_& module, const char* name, const char* doc) {
+    using Bound = Interruptible<Found>;
+    return nb::class_<Bound>(module, name, doc, nb::type_slots(raised_slots<Bound>))
+        .def_ro("raised", &Bound::raised, "What a signal handler raised, which ends the search; None without it.");
 }
 
 inline Workers workers(int threads) {
@@ -98,6 +146,12 @@ Result<const T, 1> column(const std::vector<T>& values) {
     return column<T>(values, [](T value) { return value; });
 }
 
+/// The values of an array that may be missing; the others are empty then.
+template <class T>
+std::span<const T> optional(const Vector<T>& given) {
+    return given.is_valid() ? vector(given) : std::span<const T>();
+}
+
 inline LoadKind parse_load(const std::string& name) {
     if (name == "sum") return LoadKind::sum;
     if (name == "overlap") return LoadKind::overlap;
@@ -106,19 +160,28 @@ inline LoadKind parse_load(const std::string& name) {
     fail("load must be sum, overlap, duplex or fwbw, got '", name, "'");
 }
 
-/// Searches for the least largest load.
-void bind_balance(nb::module_& module);
+/// The problem.
+void bind_problem(nb::module_& module);
 
-/// Constructions: list scheduling and the repair of what does not fit.
-void bind_construct(nb::module_& module);
+/// Simulation of one placement and of many.
+void bind_sim(nb::module_& module);
+
+/// The simulator that Placeto was published with.
+void bind_placeto(nb::module_& module);
 
 /// Lower bounds.
 void bind_bounds(nb::module_& module);
 
-/// Exact solvers: reduced instances and their dynamic programs.
-void bind_exact(nb::module_& module);
+/// Constructions: list scheduling and the repair of what does not fit.
+void bind_build(nb::module_& module);
+
+/// Reduced instances of pipelines and their exact dynamic programs.
+void bind_stages(nb::module_& module);
 
 /// Local search on devices and orders.
 void bind_search(nb::module_& module);
+
+/// Searches for the least largest load.
+void bind_balance(nb::module_& module);
 
 }  // namespace stead::bindings

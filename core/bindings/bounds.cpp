@@ -1,11 +1,10 @@
 // Bounds: what no placement can beat.
-#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "bindings/border.h"
 #include "bounds/area.h"
+#include "bounds/critical_path.h"
 #include "bounds/cut_path.h"
 #include "bounds/windows.h"
 
@@ -64,6 +63,19 @@ void check_window_options(const Problem& problem, const WindowOptions& options) 
 }  // namespace
 
 void bind_bounds(nb::module_& module) {
+    nb::class_<WindowBounds>(module, "WindowBounds", "The longest way through an operator, and the best window.")
+        .def_ro("path_ticks", &WindowBounds::path, "What lies before an operator, itself, what lies behind.")
+        .def_ro("window_ticks", &WindowBounds::window, "What must happen between two moments.")
+        .def_ro("head_ticks", &WindowBounds::head, "Before the window.")
+        .def_ro("tail_ticks", &WindowBounds::tail, "Behind it.");
+    module.def(
+        "earliest_finish",
+        [](const Problem& problem, bool through_host) {
+            const Crossing crossing = through_host ? Crossing::host : Crossing::link;
+            return column(without_gil([&] { return earliest_finish(problem, crossing); }));
+        },
+        "problem"_a, nb::kw_only(), "through_host"_a = false,
+        "[operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.");
     module.def(
         "area_bound",
         [](const Matrix<std::int64_t>& ticks, const Vector<std::int64_t>& bytes,
@@ -72,7 +84,7 @@ void bind_bounds(nb::module_& module) {
             Watch watch(checked_seconds(seconds), workers(1));
             return without_gil([&] { return area(work, true, &watch).ticks; });
         },
-        "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
+        nb::kw_only(), "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
         "seconds"_a = INFINITY,
         "Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.");
     module.def(
@@ -83,7 +95,7 @@ void bind_bounds(nb::module_& module) {
             Watch watch(checked_seconds(seconds), workers(1));
             return without_gil([&] { return least_total(work, &watch); });
         },
-        "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
+        nb::kw_only(), "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
         "seconds"_a = INFINITY,
         "Ticks that all rows take at least one after another, when bytes must fit.");
     module.def(
@@ -93,11 +105,10 @@ void bind_bounds(nb::module_& module) {
             const WindowOptions options{vector(bytes), vector(repeat), reach};
             check_window_options(problem, options);
             Watch watch(checked_seconds(seconds), workers(1));
-            const WindowBounds found = without_gil([&] { return window_bounds(problem, options, watch); });
-            return std::make_tuple(found.path, found.window, found.head, found.tail);
+            return without_gil([&] { return window_bounds(problem, options, watch); });
         },
-        "problem"_a, "bytes"_a.noconvert(), "repeat"_a.noconvert(), "reach"_a, "seconds"_a = INFINITY,
-        "(path, window, head, tail) in ticks per step: the longest way through an operator, and the best window.");
+        "problem"_a, nb::kw_only(), "bytes"_a.noconvert(), "repeat"_a.noconvert(), "reach"_a, "seconds"_a = INFINITY,
+        "Bounds on the ticks of a step; bytes and repetitions are [operator].");
     module.def(
         "heaviest_path",
         [](const Problem& problem, const Vector<double>& weight) {
@@ -114,7 +125,7 @@ void bind_bounds(nb::module_& module) {
             const Crossing crossing = through_host ? Crossing::host : Crossing::link;
             return without_gil([&] { return least_run_ticks(problem, vector(path), crossing); });
         },
-        "problem"_a, "path"_a.noconvert(), "through_host"_a = false,
+        "problem"_a, "path"_a.noconvert(), nb::kw_only(), "through_host"_a = false,
         "Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.");
 }
 

@@ -1,10 +1,8 @@
 // Constructions: checks of shapes, conversions, nothing else.
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "bindings/border.h"
@@ -33,11 +31,8 @@ Average parse_average(const std::string& name) {
     fail("average must be mean, min or best, got '", name, "'");
 }
 
-/// Rule, bias, average, insertion, foresight.
-using Variant = std::tuple<std::string, double, std::string, bool, double>;
-
-ListVariant parse_variant(const Variant& given) {
-    const auto& [rule, bias, average, insertion, foresight] = given;
+ListVariant checked_variant(const std::string& rule, double bias, const std::string& average, bool insertion,
+                            double foresight) {
     if (!(bias >= 0.0 && bias <= 1e6)) fail("bias must lie in 0..1e6, got ", bias);
     if (!(foresight >= 0.0 && foresight <= 1e6)) fail("foresight must lie in 0..1e6, got ", foresight);
     return {parse_rule(rule), bias, parse_average(average), insertion, foresight};
@@ -50,78 +45,57 @@ std::vector<std::int32_t> topological_order(const Problem& problem, const std::s
     fail("kind must be rank, depth or level, got '", kind, "'");
 }
 
-/// The results of all variants, one per row.
-auto arrays(const std::vector<ListResult>& results, std::size_t operators) {
-    std::vector<std::uint8_t> devices;
-    std::vector<std::int32_t> orders;
-    std::vector<Ticks> ticks;
-    devices.reserve(results.size() * operators);
-    orders.reserve(results.size() * operators);
-    for (const ListResult& result : results) {
-        devices.insert(devices.end(), result.devices.begin(), result.devices.end());
-        orders.insert(orders.end(), result.order.begin(), result.order.end());
-        ticks.push_back(result.ticks);
-    }
-    const std::size_t rows = results.size();
-    return std::make_tuple(owned<std::uint8_t, 2>(std::move(devices), {rows, operators}),
-                           owned<std::int32_t, 2>(std::move(orders), {rows, operators}),
-                           owned<Ticks, 1>(std::move(ticks), {rows}));
-}
-
-}  // namespace
-
-void bind_construct(nb::module_& module) {
+void bind_list_schedules(nb::module_& module) {
+    nb::class_<ListVariant>(module, "ListVariant", "How one schedule is built.")
+        .def(
+            "__init__",
+            [](ListVariant* self, const std::string& rule, double bias, const std::string& average, bool insertion,
+               double foresight) {
+                new (self) ListVariant(checked_variant(rule, bias, average, insertion, foresight));
+            },
+            nb::kw_only(), "rule"_a, "bias"_a = 1.0, "average"_a = "mean", "insertion"_a = true, "foresight"_a = 0.0);
+    nb::class_<ListSchedule> schedule(module, "ListSchedule", "Devices and an order, built in one pass.");
+    def_array(schedule, "devices", &ListSchedule::devices, "[operator]");
+    def_array(schedule, "order", &ListSchedule::order, "Operators, topological.");
+    schedule.def_ro("ticks", &ListSchedule::ticks, "-1 if the placement cannot run, -2 where time was up before.");
     module.def(
-        "list_schedule",
-        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const std::string& rule, double bias,
-           const std::string& average, bool insertion, double foresight, const Vector<std::int64_t>& limit_bytes) {
-            const ListVariant variant = parse_variant({rule, bias, average, insertion, foresight});
-            const std::span<const std::int64_t> limits =
-                limit_bytes.is_valid() ? vector(limit_bytes) : std::span<const std::int64_t>(problem.memory_bytes);
-            std::vector<ListResult> results = without_gil([&] {
-                return list_schedule(ListTables(problem, vector(unit_of)), {&variant, 1}, limits, INFINITY,
-                                     workers(1));
-            });
-            const std::array<std::size_t, 1> shape = {static_cast<std::size_t>(problem.operators)};
-            return std::make_tuple(owned<std::uint8_t, 1>(std::move(results[0].devices), shape),
-                                   owned<std::int32_t, 1>(std::move(results[0].order), shape), results[0].ticks);
-        },
-        "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "rule"_a, "bias"_a = 1.0, "average"_a = "mean",
-        "insertion"_a = true, "foresight"_a = 0.0, "limit_bytes"_a.noconvert().none() = nb::none(),
-        "(devices, order, ticks) of one construction; ticks are -1 if the placement cannot run.");
-    module.def(
-        "list_schedule_many",
-        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const std::vector<Variant>& variants,
+        "list_schedules",
+        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const std::vector<ListVariant>& variants,
            const Vector<std::int64_t>& limit_bytes, double seconds, int threads) {
-            std::vector<ListVariant> parsed;
-            for (const Variant& variant : variants) parsed.push_back(parse_variant(variant));
             const double limit = checked_seconds(seconds);
-            const std::vector<ListResult> results = without_gil([&] {
-                return list_schedule(ListTables(problem, vector(unit_of)), parsed, vector(limit_bytes), limit,
-                                     workers(threads));
+            return without_gil([&] {
+                return list_schedules(ListTables(problem, vector(unit_of)), variants, vector(limit_bytes), limit,
+                                      workers(threads));
             });
-            return arrays(results, problem.operators);
         },
         "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "variants"_a, "limit_bytes"_a.noconvert(),
-        "seconds"_a = INFINITY, "threads"_a = 0,
-        "(devices, orders, ticks) of list scheduling by each variant (rule, bias, average, insertion, "
-        "foresight), one per row; ticks are -1 if the placement cannot run, -2 where time was up before.");
+        "seconds"_a = INFINITY, "threads"_a = 0, "List scheduling by each variant.");
+}
+
+void bind_spill(nb::module_& module) {
+    nb::class_<Spilled> spilled(module, "Spilled", "What is left where it was, and what moved.");
+    def_array(spilled, "devices", &Spilled::devices, "[operator]");
+    spilled.def_ro("moved_units", &Spilled::moved_units);
     module.def(
         "spill",
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Vector<std::uint8_t>& devices,
            const Vector<std::int32_t>& order, const Vector<std::int64_t>& over_bytes,
            const Vector<std::int64_t>& room_bytes) {
-            std::vector<std::uint8_t> changed(devices.data(), devices.data() + devices.size());
-            const std::int64_t moved = without_gil([&] {
-                return spill(ListTables(problem, vector(unit_of)), changed, vector(order), vector(over_bytes),
+            return without_gil([&] {
+                return spill(ListTables(problem, vector(unit_of)), vector(devices), vector(order), vector(over_bytes),
                              vector(room_bytes));
             });
-            const std::array<std::size_t, 1> shape = {changed.size()};
-            return std::make_tuple(owned<std::uint8_t, 1>(std::move(changed), shape), moved);
         },
-        "problem"_a, "unit_of"_a.noconvert(), "devices"_a.noconvert(), "order"_a.noconvert(), nb::kw_only(),
+        "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "devices"_a.noconvert(), "order"_a.noconvert(),
         "over_bytes"_a.noconvert(), "room_bytes"_a.noconvert(),
-        "(devices, moved units) once overfull devices have handed the tail of what they run to devices with room.");
+        "Lets overfull devices hand the tail of what they run to devices with room.");
+}
+
+}  // namespace
+
+void bind_build(nb::module_& module) {
+    bind_list_schedules(module);
+    bind_spill(module);
     module.def(
         "topological_order",
         [](const Problem& problem, const std::string& kind) {

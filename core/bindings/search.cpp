@@ -1,8 +1,9 @@
 // Local search: checks of shapes, conversions, nothing else.
-#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/placement.h"
 #include "bindings/border.h"
@@ -13,31 +14,24 @@
 namespace stead::bindings {
 namespace {
 
-using Found = std::tuple<Result<std::uint8_t, 2>, Result<std::int32_t, 2>, Result<Ticks, 1>, std::int64_t, std::int64_t,
-                         Result<std::int64_t, 2>, nb::object>;
-
 template <class T>
 std::vector<T> copied(const Vector<T>& array, std::vector<T> otherwise) {
     return array.is_valid() ? std::vector<T>(array.data(), array.data() + array.size()) : std::move(otherwise);
 }
 
-Found arrays(SearchResult&& result, std::size_t operators, nb::object raised) {
-    std::vector<std::uint8_t> devices;
-    std::vector<std::int32_t> orders;
-    std::vector<Ticks> ticks;
-    for (const SearchState& state : result.pool) {
-        devices.insert(devices.end(), state.devices.begin(), state.devices.end());
-        orders.insert(orders.end(), state.order.begin(), state.order.end());
-        ticks.push_back(state.ticks);
-    }
-    const std::size_t rows = ticks.size(), rounds = result.trail.size() / 2;
-    return {owned<std::uint8_t, 2>(std::move(devices), {rows, operators}),
-            owned<std::int32_t, 2>(std::move(orders), {rows, operators}),
-            owned<Ticks, 1>(std::move(ticks), {rows}),
-            result.moves,
-            result.work,
-            owned<std::int64_t, 2>(std::move(result.trail), {rounds, 2}),
-            std::move(raised)};
+void bind_result(nb::module_& module) {
+    nb::class_<TrailPoint>(module, "TrailPoint", "How good the best was after so much.")
+        .def_ro("spent", &TrailPoint::spent, "Work of a local search; moves of annealing.")
+        .def_ro("ticks", &TrailPoint::ticks);
+    nb::class_<SearchState> state(module, "SearchState", "Devices and an order that belong together.");
+    def_array(state, "devices", &SearchState::devices, "[operator]");
+    def_array(state, "order", &SearchState::order, "Operators, topological.");
+    state.def_ro("ticks", &SearchState::ticks);
+    bind_interruptible<SearchResult>(module, "SearchResult", "What a local search has found.")
+        .def_ro("pool", &SearchResult::pool, "Distinct states, best first.")
+        .def_ro("moves", &SearchResult::moves, "Moves that were tried.")
+        .def_ro("work", &SearchResult::work, "Operators decoded, and moves.")
+        .def_ro("trail", &SearchResult::trail, "One point per round.");
 }
 
 /// Makespans after single changes, each made to what the ones before left; see the docstring below.
@@ -79,6 +73,7 @@ std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uin
 }  // namespace
 
 void bind_search(nb::module_& module) {
+    bind_result(module);
     module.def(
         "search",
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Matrix<std::uint8_t>& starts,
@@ -98,17 +93,16 @@ void bind_search(nb::module_& module) {
                                         .warmth = warmth};
             ResidentLimits limits{.held_bytes = copied(held_bytes, std::vector<std::int64_t>(n)),
                               .room_bytes = copied(room_bytes, problem.memory_bytes)};
-            auto [found, raised] = without_gil_or_loss([&] {
+            return without_gil_or_loss([&] {
                 return search(problem, vector(unit_of), given, std::move(limits), options, workers(threads));
             });
-            return arrays(std::move(found), n, std::move(raised));
         },
-        "problem"_a, "unit_of"_a.noconvert(), "starts"_a.noconvert(), "start_orders"_a.noconvert(), nb::kw_only(),
+        "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "starts"_a.noconvert(), "start_orders"_a.noconvert(),
         "budget"_a, "seconds"_a, "seed"_a = 0, "threads"_a = 0, "streams"_a = 2, "rounds"_a = 8, "pool"_a = 8,
         "warmth"_a = 0.002, "held_bytes"_a.noconvert().none() = nb::none(),
         "room_bytes"_a.noconvert().none() = nb::none(),
-        "(devices, orders, ticks, moves, work, trail, raised) of a local search under policy program_order, best "
-        "first. The same for any number of threads unless `seconds` run out or a signal handler raises something.");
+        "Local search under policy program_order. The same for any number of threads unless `seconds` run out or a "
+        "signal handler raises something.");
     module.def(
         "decode_moves",
         [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order,
@@ -119,7 +113,7 @@ void bind_search(nb::module_& module) {
                                     vector(kept), std::min(cutoff_ticks, never - 1));
             }));
         },
-        "problem"_a, "placement"_a.noconvert(), "order"_a.noconvert(), "operators"_a.noconvert(),
+        "problem"_a, nb::kw_only(), "placement"_a.noconvert(), "order"_a.noconvert(), "operators"_a.noconvert(),
         "targets"_a.noconvert(), "kept"_a.noconvert(), "cutoff_ticks"_a = never,
         "[move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the "
         "cutoff is exceeded. Moves that are not kept are taken back.");

@@ -14,7 +14,7 @@ namespace {
 
 using Cube = nb::ndarray<const Ticks, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
-void bind_stages(nb::module_& module) {
+void bind_instance(nb::module_& module) {
     nb::class_<Stages>(module, "Stages", "Checked, immutable nodes, tensors between them and kinds of devices.")
         .def(
             "__init__",
@@ -137,8 +137,8 @@ void bind_linear(nb::module_& module) {
 
 }  // namespace
 
-void bind_exact(nb::module_& module) {
-    bind_stages(module);
+void bind_stages(nb::module_& module) {
+    bind_instance(module);
     bind_ideals(module);
     bind_linear(module);
 }

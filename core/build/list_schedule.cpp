@@ -51,7 +51,7 @@ public:
           watch_(watch), pace_(watch) {}
 
     /// Throws Late once time is up.
-    ListResult build() {
+    ListSchedule build() {
         switch (variant_.rule) {
             case ListRule::heft: in_order(by_rank(ranks_.of(variant_.average))); break;
             case ListRule::peft: by_optimistic_costs(); break;
@@ -70,7 +70,7 @@ private:
     void run(std::int32_t v, int d);
     double score(std::int32_t v, int d, const Offer& offer) const;
     Ticks pending(std::int32_t unit, std::int32_t v, int d) const;
-    ListResult result() const;
+    ListSchedule result() const;
 
     // Rules that take pairs of operator and device.
     void earliest_first();
@@ -166,8 +166,8 @@ void Builder::run(std::int32_t v, int d) {
     timeline_.run(v, d);
 }
 
-ListResult Builder::result() const {
-    ListResult result{timeline_.devices(), timeline_.order()};
+ListSchedule Builder::result() const {
+    ListSchedule result{timeline_.devices(), timeline_.order()};
     if (static_cast<std::int32_t>(result.order.size()) != problem_.operators)
         throw std::logic_error("a list schedule left operators out");
     if (find_obstacle(problem_, result.devices.data()).status != Status::ok) return result;
@@ -377,14 +377,14 @@ void Builder::earliest_first() { EarliestFirst(*this).build(); }
 
 }  // namespace
 
-std::vector<ListResult> list_schedule(const ListTables& tables, std::span<const ListVariant> variants,
-                                      std::span<const std::int64_t> limit_bytes, double seconds,
-                                      const Workers& workers) {
+std::vector<ListSchedule> list_schedules(const ListTables& tables, std::span<const ListVariant> variants,
+                                         std::span<const std::int64_t> limit_bytes, double seconds,
+                                         const Workers& workers) {
     if (static_cast<std::int64_t>(limit_bytes.size()) != tables.problem.devices)
         fail("limit_bytes needs ", tables.problem.devices, " entries, one per device, got ", limit_bytes.size());
     Watch watch(seconds, workers);
     const Ranks ranks(tables.problem, variants);
-    std::vector<ListResult> results(variants.size());
+    std::vector<ListSchedule> results(variants.size());
     std::vector<std::int64_t> rows(variants.size());
     std::iota(rows.begin(), rows.end(), 0);
     run_rows(rows, workers, [&]() -> RowTask {
@@ -393,7 +393,7 @@ std::vector<ListResult> list_schedule(const ListTables& tables, std::span<const 
                 results[row] = Builder(tables, ranks, variants[row], limit_bytes, watch).build();
             } catch (const Late&) {
                 results[row] = {std::vector<std::uint8_t>(tables.problem.operators),
-                                std::vector<std::int32_t>(tables.problem.operators), ListResult::not_built};
+                                std::vector<std::int32_t>(tables.problem.operators), ListSchedule::not_built};
             }
         };
     });

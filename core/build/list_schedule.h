@@ -32,7 +32,7 @@ struct ListVariant {
     double foresight = 0.0;           // weight of what units on a device still have to run when devices are compared
 };
 
-struct ListResult {
+struct ListSchedule {
     std::vector<std::uint8_t> devices;  // [operator]
     std::vector<std::int32_t> order;    // operators, topological
     Ticks ticks = -1;                   // length when operators run in this order; -1 if the placement cannot run
@@ -42,8 +42,8 @@ struct ListResult {
 
 /// One construction per variant; `limit_bytes` [device] is what weights and long-lived tensors may take of each device.
 /// What is not finished after so many seconds is not built.
-std::vector<ListResult> list_schedule(const ListTables& tables, std::span<const ListVariant> variants,
-                                      std::span<const std::int64_t> limit_bytes, double seconds,
-                                      const Workers& workers);
+std::vector<ListSchedule> list_schedules(const ListTables& tables, std::span<const ListVariant> variants,
+                                         std::span<const std::int64_t> limit_bytes, double seconds,
+                                         const Workers& workers);
 
 }  // namespace stead

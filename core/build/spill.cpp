@@ -97,8 +97,8 @@ private:
 
 }  // namespace
 
-std::int64_t spill(const ListTables& tables, std::span<std::uint8_t> devices, std::span<const std::int32_t> order,
-                   std::span<const std::int64_t> over_bytes, std::span<const std::int64_t> room_bytes) {
+Spilled spill(const ListTables& tables, std::span<const std::uint8_t> devices, std::span<const std::int32_t> order,
+              std::span<const std::int64_t> over_bytes, std::span<const std::int64_t> room_bytes) {
     const Problem& problem = tables.problem;
     if (static_cast<std::int64_t>(devices.size()) != problem.operators || order.size() != devices.size())
         fail("devices and order need ", problem.operators, " entries, one per operator");
@@ -107,11 +107,11 @@ std::int64_t spill(const ListTables& tables, std::span<std::uint8_t> devices, st
     for (const std::int32_t v : order)
         if (v < 0 || v >= problem.operators) fail("order has an operator ", v, " of ", problem.operators);
     check_placement(problem, devices.data());
-    Spill state(tables, devices, order, room_bytes);
-    std::int64_t moved = 0;
+    Spilled spilled{{devices.begin(), devices.end()}};
+    Spill state(tables, spilled.devices, order, room_bytes);
     for (int d = 0; d < problem.devices; ++d)
-        if (over_bytes[d] > 0) moved += state.unload(d, over_bytes[d]);
-    return moved;
+        if (over_bytes[d] > 0) spilled.moved_units += state.unload(d, over_bytes[d]);
+    return spilled;
 }
 
 }  // namespace stead

@@ -396,9 +396,9 @@ private:
     void note_value() {
         if (!score_.valid()) return;
         const Ticks found = loads_.value();
-        if (best_.value != impossible && found >= best_.value) return;
-        best_.value = found;
-        best_.trail.emplace_back(best_.moves, found);
+        if (best_.ticks != impossible && found >= best_.ticks) return;
+        best_.ticks = found;
+        best_.trail.push_back({best_.moves, found});
         kept_ = false;
         score_.reset(found);
     }
@@ -435,7 +435,7 @@ public:
             loads_.commit();
         }
         found.devices.assign(loads_.devices().begin(), loads_.devices().end());
-        if (loads_.blocked() == 0) found.value = loads_.value();
+        if (loads_.blocked() == 0) found.ticks = loads_.value();
         return found;
     }
 
@@ -496,17 +496,17 @@ std::span<const std::uint8_t> row_of(const Starts& starts, std::int64_t row, con
 }
 
 bool better(const Balanced& one, const Balanced& other) {
-    return one.value != impossible && (other.value == impossible || one.value < other.value);
+    return one.ticks != impossible && (other.ticks == impossible || one.ticks < other.ticks);
 }
 
 /// The best of all chains; the trail is that of chains run one after another.
 Balanced best_of(std::vector<Balanced> chains) {
     Balanced best;
-    std::vector<std::pair<std::int64_t, Ticks>> trail;
+    std::vector<TrailPoint> trail;
     std::int64_t moves = 0;
     for (Balanced& chain : chains) {
-        for (const auto& [at, value] : chain.trail)
-            if (trail.empty() || value < trail.back().second) trail.emplace_back(moves + at, value);
+        for (const TrailPoint& point : chain.trail)
+            if (trail.empty() || point.ticks < trail.back().ticks) trail.push_back({moves + point.spent, point.ticks});
         moves += chain.moves;
         if (best.devices.empty() || better(chain, best)) best = std::move(chain);
     }
@@ -536,8 +536,8 @@ Balanced balance(const Supernodes& nodes, const Starts& starts, int restarts, st
     return best_of(std::move(chains));
 }
 
-std::vector<Balanced> descend(const Supernodes& nodes, const Starts& starts, std::span<const std::uint8_t> targets,
-                              double least_gain, const SearchLimits& limits, const Workers& workers) {
+Descents descend(const Supernodes& nodes, const Starts& starts, std::span<const std::uint8_t> targets,
+                 double least_gain, const SearchLimits& limits, const Workers& workers) {
     check_limits(limits);
     check_starts(nodes, starts);
     if (!(least_gain >= 0)) fail("least_gain must be at least 0, got ", least_gain);
@@ -545,11 +545,17 @@ std::vector<Balanced> descend(const Supernodes& nodes, const Starts& starts, std
         fail("targets needs ", nodes.devices, " entries, got ", targets.size());
     std::uint64_t mask = 0;
     for (int d = 0; d < nodes.devices; ++d) mask |= std::uint64_t{targets[d] != 0} << d;
-    std::vector<Balanced> found(starts.rows);
+    Descents found{.supernodes = nodes.count(),
+                   .devices = std::vector<std::uint8_t>(starts.rows * nodes.count()),
+                   .ticks = std::vector<Ticks>(starts.rows),
+                   .moves = std::vector<std::int64_t>(starts.rows)};
     Stopper stopper(limits.seconds, workers);
     run_items(starts.rows, workers, stopper, [&](std::int64_t i) {
         const std::int64_t moves = limits.moves * (i + 1) / starts.rows - limits.moves * i / starts.rows;
-        found[i] = Descent(nodes, mask, least_gain).run(row_of(starts, i, nodes), moves, stopper);
+        const Balanced end = Descent(nodes, mask, least_gain).run(row_of(starts, i, nodes), moves, stopper);
+        std::ranges::copy(end.devices, found.devices.begin() + i * nodes.count());
+        found.ticks[i] = end.ticks;
+        found.moves[i] = end.moves;
     });
     return found;
 }

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "search/supernodes.h"
+#include "search/trail.h"
 #include "sim/batch.h"
 
 namespace stead {
@@ -27,9 +27,17 @@ struct SearchLimits {
 /// The best placement that a search has met.
 struct Balanced {
     std::vector<std::uint8_t> devices;  // [supernode]
-    Ticks value = impossible;           // `impossible` if none fits its memory and has a way for every tensor
+    Ticks ticks = impossible;           // its largest load; `impossible` if none fits its memory and has a way for every tensor
     std::int64_t moves = 0;             // that were tried
-    std::vector<std::pair<std::int64_t, Ticks>> trail;  // (moves tried before, value) whenever the value fell
+    std::vector<TrailPoint> trail;      // whenever the largest load fell
+};
+
+/// Where descents end, one per start.
+struct Descents {
+    std::int32_t supernodes = 0;
+    std::vector<std::uint8_t> devices;  // [start, supernode]
+    std::vector<Ticks> ticks;           // [start]; `impossible` where a tensor has no way
+    std::vector<std::int64_t> moves;    // [start]; that were tried
 };
 
 /// Anneals max(restarts, starts.rows) chains of equal length, the first ones from the given starts, the others from
@@ -39,8 +47,8 @@ Balanced balance(const Supernodes& nodes, const Starts& starts, int restarts, st
                  const SearchLimits& limits, const Workers& workers);
 
 /// Makes the best single move to one of the devices `targets` [device] as long as it lowers the value by more than
-/// `least_gain` of it, from every start by itself. Memory is ignored. The best placement of each start is a row.
-std::vector<Balanced> descend(const Supernodes& nodes, const Starts& starts, std::span<const std::uint8_t> targets,
-                              double least_gain, const SearchLimits& limits, const Workers& workers);
+/// `least_gain` of it, from every start by itself. Memory is ignored.
+Descents descend(const Supernodes& nodes, const Starts& starts, std::span<const std::uint8_t> targets,
+                 double least_gain, const SearchLimits& limits, const Workers& workers);
 
 }  // namespace stead

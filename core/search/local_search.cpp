@@ -241,8 +241,7 @@ private:
     }
 
     void note_round() {
-        result_.trail.push_back(work());
-        result_.trail.push_back(climbers_[alive_.front()]->best().ticks);
+        result_.trail.push_back({work(), climbers_[alive_.front()]->best().ticks});
     }
 
     SearchResult result() {

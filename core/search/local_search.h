@@ -8,6 +8,7 @@
 #include "base/problem.h"
 #include "search/climber.h"
 #include "search/resident.h"
+#include "search/trail.h"
 #include "sim/batch.h"
 
 namespace stead {
@@ -33,7 +34,7 @@ struct SearchResult {
     std::vector<SearchState> pool;  // distinct, best first
     std::int64_t moves = 0;
     std::int64_t work = 0;
-    std::vector<std::int64_t> trail;  // [round, 2]; (work so far, best ticks)
+    std::vector<TrailPoint> trail;  // [round]
 };
 
 /// Improves the starts. The result depends on the number of threads only where time runs out; the best start is never

@@ -209,7 +209,7 @@ private:
 }  // namespace
 
 Scores::Scores(std::int64_t rows, int devices)
-    : ticks(rows, -1), status(rows, 0), peak(rows * devices, -1), over(rows * devices, 0) {}
+    : devices(devices), ticks(rows, -1), status(rows, 0), peak(rows * devices, -1), over(rows * devices, 0) {}
 
 LoadScores::LoadScores(std::int64_t rows, int devices)
     : Scores(rows, devices), compute(2 * rows * devices, -1), received(compute), sent(compute) {}

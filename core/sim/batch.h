@@ -41,6 +41,8 @@ struct Interrupted {};
 /// Scores of a batch; -1 in `ticks` unless a row was simulated to its end.
 struct Scores {
     Scores(std::int64_t rows, int devices);
+    std::size_t rows() const { return ticks.size(); }
+    std::size_t devices;
     std::vector<Ticks> ticks;          // [row]
     std::vector<std::uint8_t> status;  // [row]; values of Status
     std::vector<std::int64_t> peak;    // [row, device]; -1 where it was not determined

@@ -294,7 +294,7 @@ PlacetoRun simulate_placeto(const PlacetoGraph& graph, std::span<const std::uint
 PlacetoScores simulate_placeto_many(const PlacetoGraph& graph, std::span<const std::uint8_t> placements,
                                     std::int64_t rows, int devices, bool peaks, const Workers& workers) {
     check_devices(devices);
-    PlacetoScores scores{std::vector<double>(rows), std::vector<double>(rows * devices, -1)};
+    PlacetoScores scores{devices, std::vector<double>(rows), std::vector<double>(rows * devices, -1)};
     std::vector<std::int64_t> indices(rows);
     std::iota(indices.begin(), indices.end(), 0);
     run_rows(indices, workers, [&]() -> RowTask {

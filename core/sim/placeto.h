@@ -132,6 +132,7 @@ struct PlacetoRun {
 };
 
 struct PlacetoScores {
+    int devices = 0;
     std::vector<double> makespan_us;  // [row]
     std::vector<double> peak_bytes;   // [row, device]; -1 if not wanted
 };

@@ -122,61 +122,53 @@ class Schedule:
     def status_tensor(self) -> int:
         """-1 unless unreachable"""
 
-def simulate(problem: Problem, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], policy: str = 'fifo', order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, transfer_order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, sends: bool = False, memory: str = 'peak') -> Schedule:
+def simulate(problem: Problem, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], *, policy: str = 'fifo', order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, transfer_order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, sends: bool = False, memory: str = 'peak') -> Schedule:
     """Simulates one placement and keeps the whole run."""
 
-def memory_curve(problem: Problem, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], schedule: Schedule) -> list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]]:
-    """For each device (times, bytes): so many bytes from that time on."""
+class Scores:
+    """Scores of a batch, one per row."""
 
-def simulate_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], policy: str = 'fifo', order: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None = None, transfer_order: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None = None, sends: bool = False, memory: str = 'check', cutoff_ticks: int = 9223372036854775807, threads: int = 0) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]]:
-    """
-    (ticks, status, peak, over) of many placements; orders are one for all rows or one per row.
-    """
+    @property
+    def ticks(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]:
+        """[row]; -1 unless it was simulated to its end"""
 
-def sequential_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], memory: str = 'check', threads: int = 0) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]]:
-    """
-    (ticks, status, peak, over) when the whole cluster does one thing at a time.
-    """
+    @property
+    def status(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]:
+        """[row]; as in Schedule, 4 cut, 5 calls wait for each other"""
 
-def offload_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], published: bool = False, memory: str = 'check', threads: int = 0) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]]:
-    """
-    (ticks, status, peak, over) when accelerators are called like functions; status 5: calls wait for each other.
-    """
+    @property
+    def peak_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]:
+        """[row, device]; -1 where it was not determined"""
 
-def loads_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], memory: str = 'check', threads: int = 0) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]]:
-    """
-    (compute, received, sent, status, peak, over) per sample; loads are [row, device, forward | backward].
-    """
+    @property
+    def over_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')]:
+        """[row, device]; at least so many are missing"""
 
-def earliest_finish(problem: Problem, through_host: bool = False) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
-    """
-    [operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.
-    """
+class LoadScores(Scores):
+    """Loads per sample, [row, device, forward | backward]; -1 without a run."""
 
-def area_bound(ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
-    """
-    Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.
-    """
+    @property
+    def compute_ticks(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu')]: ...
 
-def total_bound(ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
-    """
-    Ticks that all rows take at least one after another, when bytes must fit.
-    """
+    @property
+    def received_ticks(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu')]: ...
 
-def window_bounds(problem: Problem, bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], repeat: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], reach: int, seconds: float = float('inf')) -> tuple[int, int, int, int]:
-    """
-    (path, window, head, tail) in ticks per step: the longest way through an operator, and the best window.
-    """
+    @property
+    def sent_ticks(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None, None), order='C', device='cpu')]: ...
 
-def heaviest_path(problem: Problem, weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
-    """The path of greatest sum of weight, as operators in order."""
+def simulate_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, policy: str = 'fifo', order: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None = None, transfer_order: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None = None, sends: bool = False, memory: str = 'check', cutoff_ticks: int = 9223372036854775807, threads: int = 0) -> Scores:
+    """Simulates many placements; orders are one for all rows or one per row."""
 
-def least_run_ticks(problem: Problem, path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], through_host: bool = False) -> int:
-    """
-    Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.
-    """
+def sequential_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, memory: str = 'check', threads: int = 0) -> Scores:
+    """Scores when the whole cluster does one thing at a time."""
 
-def screen_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 0, baseline: bool = False) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]:
+def offload_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, published: bool = False, memory: str = 'check', threads: int = 0) -> Scores:
+    """Scores when accelerators are called like functions."""
+
+def loads_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, memory: str = 'check', threads: int = 0) -> LoadScores:
+    """Steady-state loads of many placements; their ticks stay -1."""
+
+def screen_many(problem: Problem, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 0, baseline: bool = False) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]:
     """
     Rough seconds of policy program_order; inf where a placement cannot run. Baseline instructions are for tests.
     """
@@ -189,27 +181,118 @@ class PlacetoGraph:
     @property
     def operators(self) -> int: ...
 
-def simulate_placeto(graph: PlacetoGraph, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], devices: int) -> tuple[float, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')]]:
-    """(makespan, start, peak) in us and bytes."""
+class PlacetoRun:
+    """One simulated placement."""
 
-def simulate_placeto_many(graph: PlacetoGraph, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], devices: int, peaks: bool = True, threads: int = 0) -> tuple[Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]]:
+    @property
+    def makespan_us(self) -> float: ...
+
+    @property
+    def start_us(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')]:
+        """[operator]"""
+
+    @property
+    def peak_bytes(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')]:
+        """[device]"""
+
+class PlacetoScores:
+    """Many simulated placements."""
+
+    @property
+    def makespan_us(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')]:
+        """[row]"""
+
+    @property
+    def peak_bytes(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]:
+        """[row, device]; -1 if not wanted"""
+
+def simulate_placeto(graph: PlacetoGraph, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], *, devices: int) -> PlacetoRun:
+    """Runs one placement."""
+
+def simulate_placeto_many(graph: PlacetoGraph, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, devices: int, peaks: bool = True, threads: int = 0) -> PlacetoScores:
+    """Scores many placements."""
+
+class WindowBounds:
+    """The longest way through an operator, and the best window."""
+
+    @property
+    def path_ticks(self) -> int:
+        """What lies before an operator, itself, what lies behind."""
+
+    @property
+    def window_ticks(self) -> int:
+        """What must happen between two moments."""
+
+    @property
+    def head_ticks(self) -> int:
+        """Before the window."""
+
+    @property
+    def tail_ticks(self) -> int:
+        """Behind it."""
+
+def earliest_finish(problem: Problem, *, through_host: bool = False) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
     """
-    (makespan, peak) of many placements in us and bytes; peaks are -1 if not wanted.
+    [operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.
     """
 
-def list_schedule(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, rule: str, bias: float = 1.0, average: str = 'mean', insertion: bool = True, foresight: float = 0.0, limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')], int]:
+def area_bound(*, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
     """
-    (devices, order, ticks) of one construction; ticks are -1 if the placement cannot run.
-    """
-
-def list_schedule_many(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, variants: Sequence[tuple[str, float, str, bool, float]], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf'), threads: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]]:
-    """
-    (devices, orders, ticks) of list scheduling by each variant (rule, bias, average, insertion, foresight), one per row; ticks are -1 if the placement cannot run, -2 where time was up before.
+    Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.
     """
 
-def spill(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], devices: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, over_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], int]:
+def total_bound(*, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
     """
-    (devices, moved units) once overfull devices have handed the tail of what they run to devices with room.
+    Ticks that all rows take at least one after another, when bytes must fit.
+    """
+
+def window_bounds(problem: Problem, *, bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], repeat: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], reach: int, seconds: float = float('inf')) -> WindowBounds:
+    """Bounds on the ticks of a step; bytes and repetitions are [operator]."""
+
+def heaviest_path(problem: Problem, weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+    """The path of greatest sum of weight, as operators in order."""
+
+def least_run_ticks(problem: Problem, path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, through_host: bool = False) -> int:
+    """
+    Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.
+    """
+
+class ListVariant:
+    """How one schedule is built."""
+
+    def __init__(self, *, rule: str, bias: float = 1.0, average: str = 'mean', insertion: bool = True, foresight: float = 0.0) -> None: ...
+
+class ListSchedule:
+    """Devices and an order, built in one pass."""
+
+    @property
+    def devices(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]:
+        """[operator]"""
+
+    @property
+    def order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]:
+        """Operators, topological."""
+
+    @property
+    def ticks(self) -> int:
+        """-1 if the placement cannot run, -2 where time was up before."""
+
+def list_schedules(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, variants: Sequence[ListVariant], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf'), threads: int = 0) -> list[ListSchedule]:
+    """List scheduling by each variant."""
+
+class Spilled:
+    """What is left where it was, and what moved."""
+
+    @property
+    def devices(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]:
+        """[operator]"""
+
+    @property
+    def moved_units(self) -> int: ...
+
+def spill(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, devices: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], over_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Spilled:
+    """
+    Lets overfull devices hand the tail of what they run to devices with room.
     """
 
 def topological_order(problem: Problem, *, kind: str) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]:
@@ -301,22 +384,109 @@ def linear_dp(stages: Stages, order: Annotated[NDArray[numpy.int32], dict(shape=
     The best split of one order into stages; none below the cutoff or in time is value -1.
     """
 
-def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], int, int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')], object]:
+class TrailPoint:
+    """How good the best was after so much."""
+
+    @property
+    def spent(self) -> int:
+        """Work of a local search; moves of annealing."""
+
+    @property
+    def ticks(self) -> int: ...
+
+class SearchState:
+    """Devices and an order that belong together."""
+
+    @property
+    def devices(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]:
+        """[operator]"""
+
+    @property
+    def order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]:
+        """Operators, topological."""
+
+    @property
+    def ticks(self) -> int: ...
+
+class SearchResult:
+    """What a local search has found."""
+
+    @property
+    def raised(self) -> object:
+        """What a signal handler raised, which ends the search; None without it."""
+
+    @property
+    def pool(self) -> list[SearchState]:
+        """Distinct states, best first."""
+
+    @property
+    def moves(self) -> int:
+        """Moves that were tried."""
+
+    @property
+    def work(self) -> int:
+        """Operators decoded, and moves."""
+
+    @property
+    def trail(self) -> list[TrailPoint]:
+        """One point per round."""
+
+def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> SearchResult:
     """
-    (devices, orders, ticks, moves, work, trail, raised) of a local search under policy program_order, best first. The same for any number of threads unless `seconds` run out or a signal handler raises something.
+    Local search under policy program_order. The same for any number of threads unless `seconds` run out or a signal handler raises something.
     """
 
-def decode_moves(problem: Problem, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], operators: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], cutoff_ticks: int = 9223372036854775807) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+def decode_moves(problem: Problem, *, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], operators: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], cutoff_ticks: int = 9223372036854775807) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
     """
     [move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the cutoff is exceeded. Moves that are not kept are taken back.
     """
 
-def balance(problem: Problem, node_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], restarts: int = 4, seed: int = 0, moves: int, seconds: float = float('inf'), room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], int, int, list[tuple[int, int]], object]:
-    """
-    (devices, ticks, moves, trail, raised) of the least largest load that annealing finds; ticks are -1 if nothing it met can run within room_bytes. The trail is (moves before, ticks); `raised` is what a signal handler raised, which ends the search.
-    """
+class Balanced:
+    """The best placement that annealing has met."""
 
-def descend(problem: Problem, node_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], least_gain: float, moves: int, seconds: float = float('inf'), threads: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], object]:
+    @property
+    def raised(self) -> object:
+        """What a signal handler raised, which ends the search; None without it."""
+
+    @property
+    def devices(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]:
+        """[supernode]"""
+
+    @property
+    def ticks(self) -> int:
+        """The largest load; -1 if nothing it met can run."""
+
+    @property
+    def moves(self) -> int:
+        """Moves that were tried."""
+
+    @property
+    def trail(self) -> list[TrailPoint]:
+        """Whenever the largest load fell."""
+
+class Descents:
+    """Where descents have ended, one per start."""
+
+    @property
+    def raised(self) -> object:
+        """What a signal handler raised, which ends the search; None without it."""
+
+    @property
+    def devices(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')]:
+        """[start, supernode]"""
+
+    @property
+    def ticks(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]:
+        """[start]; -1 if it cannot run"""
+
+    @property
+    def moves(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]:
+        """[start]; moves that were tried"""
+
+def balance(problem: Problem, node_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], restarts: int = 4, seed: int = 0, moves: int, seconds: float = float('inf'), room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, threads: int = 0) -> Balanced:
+    """The least largest load that annealing finds within room_bytes."""
+
+def descend(problem: Problem, node_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, load: str, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], least_gain: float, moves: int, seconds: float = float('inf'), threads: int = 0) -> Descents:
     """
-    (devices, ticks, moves, raised) for every start, each after the best single moves to `targets`, whatever fits; `raised` as above.
+    Makes the best single moves to `targets` from every start, whatever fits.
     """

@@ -25,19 +25,23 @@ def starts(problem: Problem, *rows: list[int]) -> Any:
     return np.array(rows, dtype=np.uint8).reshape(len(rows), problem.unit_count)
 
 
-def balance(problem: Problem, *rows: list[int], load: Load = "sum", **options: Any) -> Any:
+def balance(problem: Problem, *rows: list[int], load: Load = "sum", **options: Any) -> _native.Balanced:
     given = {"moves": 2000, "restarts": 0, **options}
-    *found, raised = _native.balance(
+    found = _native.balance(
         problem.native, problem.units, load=load, starts=starts(problem, *rows), **given
     )
-    assert raised is None  # by a signal while it ran
+    assert found.raised is None  # by a signal while it ran
     return found
 
 
-def descend(problem: Problem, *rows: list[int], **options: Any) -> Any:
+def trail(found: _native.Balanced) -> list[tuple[int, int]]:
+    return [(point.spent, point.ticks) for point in found.trail]
+
+
+def descend(problem: Problem, *rows: list[int], **options: Any) -> _native.Descents:
     given = {"load": "sum", "moves": 10**6, "least_gain": 0.0, "targets": np.ones(2, np.uint8), **options}
-    *found, raised = _native.descend(problem.native, problem.units, starts=starts(problem, *rows), **given)
-    assert raised is None
+    found = _native.descend(problem.native, problem.units, starts=starts(problem, *rows), **given)
+    assert found.raised is None
     return found
 
 
@@ -58,8 +62,8 @@ def test_a_start_has_the_value_that_the_simulator_gives_it(
     problem, load, rows = walk
     room = np.full(len(problem.cluster), 2**60, dtype=np.int64)
     for row in rows:
-        _, ticks, moves, _ = balance(problem, row, load=load, moves=0, room_bytes=room)
-        assert (ticks, moves) == (expected(problem, starts(problem, row)[0]), 0)
+        found = balance(problem, row, load=load, moves=0, room_bytes=room)
+        assert (found.ticks, found.moves) == (expected(problem, starts(problem, row)[0]), 0)
 
 
 @given(walks(), st.integers(0, 2**32))
@@ -68,11 +72,10 @@ def test_loads_kept_move_by_move_are_those_of_the_simulator(
 ) -> None:
     problem, load, rows = walk
     room = np.full(len(problem.cluster), 2**60, dtype=np.int64)
-    devices, ticks, _, trail = balance(
-        problem, *rows, load=load, seed=seed, restarts=6, moves=600, room_bytes=room
-    )
-    assert ticks == expected(problem, devices)
-    assert trail[-1:] == ([] if ticks < 0 else [(trail[-1][0], ticks)])
+    found = balance(problem, *rows, load=load, seed=seed, restarts=6, moves=600, room_bytes=room)
+    ticks = found.ticks
+    assert ticks == expected(problem, found.devices)
+    assert [point.ticks for point in found.trail[-1:]] == ([] if ticks < 0 else [ticks])
     assert all(
         ticks <= value or value < 0 for value in (expected(problem, np.array(row, np.uint8)) for row in rows)
     )
@@ -88,8 +91,8 @@ def expected(problem: Problem, unit_devices: Any) -> int:
 def test_a_descent_ends_where_no_single_move_helps(walk: tuple[Problem, Load, list[list[int]]]) -> None:
     problem, load, rows = walk
     targets = np.ones(len(problem.cluster), np.uint8)
-    found, ticks, _ = descend(problem, *rows, load=load, targets=targets)
-    for devices, value in zip(found, ticks.tolist(), strict=True):
+    found = descend(problem, *rows, load=load, targets=targets)
+    for devices, value in zip(found.devices, found.ticks.tolist(), strict=True):
         assert value == expected(problem, devices)
         for unit, may in enumerate(problem.unit_allowed):
             for d in np.flatnonzero(may):
@@ -101,27 +104,28 @@ def test_a_descent_ends_where_no_single_move_helps(walk: tuple[Problem, Load, li
 
 def test_towers_on_two_devices_take_the_larger_tower_and_its_transfer() -> None:
     # l1, l2 and head on one device: 2 + 2 + 1, and r2's tensor in 2.5 s.
-    _, ticks, moves, trail = balance(two_towers(), [0, 0, 0, 0, 0])
-    assert (ticks, moves, trail[0]) == (7_500_000_000_000, 2000, (0, 9_000_000_000_000))
+    found = balance(two_towers(), [0, 0, 0, 0, 0])
+    assert (found.ticks, found.moves) == (7_500_000_000_000, 2000)
+    assert trail(found)[0] == (0, 9_000_000_000_000)
 
 
 def test_the_best_single_move_is_made() -> None:
     # Four operators of 1, 2, 3 and 4 s without tensors: from 10 s, 4 moves away to leave 6; 1 more ends at 5.
     problem = tiny_problem({"a": 1, "b": 2, "c": 3, "d": 4}, {})
-    found, ticks, _ = descend(problem, [0, 0, 0, 0])
-    assert (ticks.tolist(), found[0].tolist()) == ([5 * 10**12], [1, 0, 0, 1])
+    found = descend(problem, [0, 0, 0, 0])
+    assert (found.ticks.tolist(), found.devices[0].tolist()) == ([5 * 10**12], [1, 0, 0, 1])
 
 
 def test_a_descent_stays_on_its_targets() -> None:
     problem = tiny_problem({"a": 1, "b": 2}, {})
-    found, ticks, _ = descend(problem, [0, 0], targets=np.array([1, 0], np.uint8))
-    assert (found.tolist(), ticks.tolist()) == ([[0, 0]], [3 * 10**12])
+    found = descend(problem, [0, 0], targets=np.array([1, 0], np.uint8))
+    assert (found.devices.tolist(), found.ticks.tolist()) == ([[0, 0]], [3 * 10**12])
 
 
 def test_a_small_gain_is_left_alone() -> None:
     problem = tiny_problem({"a": 1, "b": 9}, {})  # moving a gains a tenth
-    assert descend(problem, [0, 0], least_gain=0.11)[1].tolist() == [10 * 10**12]
-    assert descend(problem, [0, 0], least_gain=0.09)[1].tolist() == [9 * 10**12]
+    assert descend(problem, [0, 0], least_gain=0.11).ticks.tolist() == [10 * 10**12]
+    assert descend(problem, [0, 0], least_gain=0.09).ticks.tolist() == [9 * 10**12]
 
 
 def weighty(*, memory_bytes: int, shared: bool) -> Problem:
@@ -137,34 +141,37 @@ def weighty(*, memory_bytes: int, shared: bool) -> Problem:
 
 
 def test_weights_that_do_not_fit_beside_each_other_are_parted() -> None:
-    devices, ticks, _, _ = balance(weighty(memory_bytes=15, shared=False), [0, 0])
-    assert (sorted(devices.tolist()), ticks) == ([0, 1], 9 * 10**12)
+    found = balance(weighty(memory_bytes=15, shared=False), [0, 0])
+    assert (sorted(found.devices.tolist()), found.ticks) == ([0, 1], 9 * 10**12)
 
 
 def test_a_weight_with_two_users_is_held_once() -> None:
-    devices, ticks, _, _ = balance(weighty(memory_bytes=15, shared=True), [0, 1])
-    assert (devices.tolist(), ticks) == ([0, 0], 2 * 10**12)
+    found = balance(weighty(memory_bytes=15, shared=True), [0, 1])
+    assert (found.devices.tolist(), found.ticks) == ([0, 0], 2 * 10**12)
 
 
 def test_where_nothing_fits_there_is_no_value() -> None:
-    devices, ticks, _, trail = balance(weighty(memory_bytes=5, shared=False), [0, 0])
-    assert (len(devices), ticks, trail) == (2, -1, [])
+    found = balance(weighty(memory_bytes=5, shared=False), [0, 0])
+    assert (len(found.devices), found.ticks, found.trail) == (2, -1, [])
 
 
 @pytest.mark.parametrize("load", LOADS)
 def test_threads_do_not_change_the_answer(load: Load) -> None:
-    found = [balance(two_towers(), load=load, restarts=7, moves=7000, threads=n, seed=3) for n in (1, 3)]
-    assert [found[0][0].tolist(), *found[0][1:]] == [found[1][0].tolist(), *found[1][1:]]
+    one, three = (
+        balance(two_towers(), load=load, restarts=7, moves=7000, threads=n, seed=3) for n in (1, 3)
+    )
+    assert one.devices.tolist() == three.devices.tolist()
+    assert (one.ticks, one.moves, trail(one)) == (three.ticks, three.moves, trail(three))
 
 
 def test_a_time_limit_ends_a_long_search() -> None:
-    assert balance(diamond(), restarts=4, moves=2**40, seconds=0.05)[2] < 2**30
+    assert balance(diamond(), restarts=4, moves=2**40, seconds=0.05).moves < 2**30
 
 
 def test_an_empty_graph_has_load_zero() -> None:
     problem = tiny_problem({}, {})
-    devices, ticks, moves, _ = balance(problem, [])
-    assert (devices.tolist(), ticks, moves) == ([], 0, 0)
+    found = balance(problem, [])
+    assert (found.devices.tolist(), found.ticks, found.moves) == ([], 0, 0)
 
 
 @pytest.mark.parametrize(

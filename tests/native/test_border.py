@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import signal
+import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead import _native
+from stead.testing import two_towers
 
 
 def arrays() -> dict[str, Any]:
@@ -42,8 +47,8 @@ def arrays() -> dict[str, Any]:
 
 def test_the_plain_problem_runs() -> None:
     problem = _native.Problem(**arrays())
-    ticks, status, _, _ = _native.simulate_many(problem, np.zeros((1, 2), np.uint8))
-    assert (ticks.tolist(), status.tolist()) == ([2 * 10**12], [0])
+    scores = _native.simulate_many(problem, np.zeros((1, 2), np.uint8))
+    assert (scores.ticks.tolist(), scores.status.tolist()) == ([2 * 10**12], [0])
 
 
 def strided(array: np.ndarray) -> np.ndarray:
@@ -184,4 +189,43 @@ def test_no_change_of_any_number_crashes(data: st.DataObject) -> None:
     _native.loads_many(problem, rows, memory="peak")
     _native.sequential_many(problem, rows, memory="peak")
     _native.offload_many(problem, rows, memory="peak")
-    _native.earliest_finish(problem, False)
+    _native.earliest_finish(problem)
+
+
+def test_no_function_answers_with_a_bare_tuple() -> None:
+    stub = (Path(__file__).parents[2] / "src/stead/_core.pyi").read_text()
+    assert "tuple[" not in stub
+
+
+def test_an_array_keeps_the_result_that_it_belongs_to_alive() -> None:
+    ticks = _native.simulate_many(_native.Problem(**arrays()), np.zeros((1, 2), np.uint8)).ticks
+    gc.collect()
+    assert ticks.tolist() == [2 * 10**12]
+
+
+def test_an_exception_that_ended_a_search_can_be_collected_with_what_was_found() -> None:
+    class Ended(Exception):  # one can refer to it weakly
+        pass
+
+    def end(*_: object) -> None:
+        raise Ended
+
+    def interrupted() -> weakref.ref[Ended]:
+        problem = two_towers()
+        starts = np.zeros((1, 5), np.uint8)
+        found = _native.balance(problem.native, problem.units, load="sum", starts=starts, moves=2**40)
+        assert isinstance(found.raised, Ended)
+        try:
+            raise found.raised  # from now on it knows this frame, which knows `found`
+        except Ended as error:
+            return weakref.ref(error)
+
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        left = interrupted()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    gc.collect()
+    assert left() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from orders import is_topological
@@ -22,7 +24,7 @@ def i64(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 )
 def test_units_are_numbered_without_gaps(units: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        _native.list_schedule_many(
+        _native.list_schedules(
             chain3().native, np.array(units, dtype=np.int32), variants=[], limit_bytes=UNLIMITED
         )
 
@@ -30,23 +32,22 @@ def test_units_are_numbered_without_gaps(units: list[int], message: str) -> None
 @pytest.mark.parametrize(
     "variant",
     [
-        ("best", 1.0, "mean", True, 0.0),
-        ("heft", -1.0, "mean", True, 0.0),
-        ("heft", np.nan, "mean", True, 0.0),
-        ("heft", 1.0, "median", True, 0.0),
-        ("heft", 1.0, "mean", True, -1.0),
+        {"rule": "best"},
+        {"rule": "heft", "bias": -1.0},
+        {"rule": "heft", "bias": np.nan},
+        {"rule": "heft", "average": "median"},
+        {"rule": "heft", "foresight": -1.0},
     ],
 )
-def test_variants_are_checked(variant: tuple[str, float, str, bool, float]) -> None:
-    problem = chain3()
+def test_variants_are_checked(variant: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
-        _native.list_schedule_many(problem.native, problem.units, variants=[variant], limit_bytes=UNLIMITED)
+        _native.ListVariant(**variant)
 
 
 def test_limits_are_one_per_device() -> None:
     problem = chain3()
     with pytest.raises(ValueError, match="limit_bytes"):
-        _native.list_schedule_many(problem.native, problem.units, variants=[], limit_bytes=UNLIMITED[:1])
+        _native.list_schedules(problem.native, problem.units, variants=[], limit_bytes=UNLIMITED[:1])
 
 
 @pytest.mark.parametrize("kind", ["rank", "depth", "level"])
@@ -66,22 +67,22 @@ def test_an_unknown_order_is_refused() -> None:
 
 def test_a_device_gives_away_its_tail() -> None:
     problem = chain3()
-    devices, moved = _native.spill(
-        problem.native, problem.units, np.zeros(3, dtype=np.uint8), np.arange(3, dtype=np.int32),
+    found = _native.spill(
+        problem.native, problem.units, devices=np.zeros(3, dtype=np.uint8), order=np.arange(3, dtype=np.int32),
         over_bytes=i64(5, 0), room_bytes=i64(0, 100),
     )  # fmt: skip
-    assert (devices.tolist(), moved) == ([0, 1, 1], 2)  # every output has 4 bytes
+    assert (found.devices.tolist(), found.moved_units) == ([0, 1, 1], 2)  # every output has 4 bytes
 
 
 def test_nothing_moves_where_nothing_has_room() -> None:
     problem = two_towers()
     kept = np.zeros(5, dtype=np.uint8)
     problem = problem.with_memory("d1", 1)
-    devices, _ = _native.spill(
-        problem.native, problem.units, kept, np.arange(5, dtype=np.int32),
+    found = _native.spill(
+        problem.native, problem.units, devices=kept, order=np.arange(5, dtype=np.int32),
         over_bytes=i64(0, 0), room_bytes=i64(0, 0),
     )  # fmt: skip
-    assert devices.tolist() == kept.tolist()
+    assert found.devices.tolist() == kept.tolist()
 
 
 def refined(part_of: list[int], *, limit: list[list[int]], weight: list[list[int]]) -> list[int]:

@@ -37,10 +37,10 @@ def simulated(
     problem: Problem, rows: NDArray[np.uint8], order: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """(ticks, status) under policy program_order."""
-    ticks, status, _, _ = _native.simulate_many(
+    scores = _native.simulate_many(
         problem.native, rows, policy="program_order", order=order, memory="off"
     )
-    return ticks, status
+    return scores.ticks, scores.status
 
 
 @given(st.data())
@@ -50,7 +50,12 @@ def test_decoding_is_simulating_in_program_order(data: Any) -> None:
     ticks, status = simulated(problem, devices[None, :], order)
     assume(len(devices) and status[0] == 0)
     same = _native.decode_moves(
-        problem.native, devices, order, np.zeros(1, np.int32), devices[:1], np.zeros(1, np.uint8)
+        problem.native,
+        placement=devices,
+        order=order,
+        operators=np.zeros(1, np.int32),
+        targets=devices[:1],
+        kept=np.zeros(1, np.uint8),
     )
     assert same.tolist() == ticks.tolist()
 
@@ -65,7 +70,12 @@ def test_a_small_change_is_judged_as_a_simulation_would(data: Any) -> None:
     moved = devices.copy()
     moved[v] = target
     judged = _native.decode_moves(
-        problem.native, devices, order, np.array([v], np.int32), moved[v : v + 1], np.zeros(1, np.uint8)
+        problem.native,
+        placement=devices,
+        order=order,
+        operators=np.array([v], np.int32),
+        targets=moved[v : v + 1],
+        kept=np.zeros(1, np.uint8),
     )
     assert judged.tolist() == simulated(problem, moved[None, :], order)[0].tolist()
 
@@ -81,7 +91,9 @@ def test_changes_one_after_another_stay_exact(contention: str, seed: int) -> Non
     operators = rng.integers(count, size=moves).astype(np.int32)
     targets = rng.integers(3, size=moves).astype(np.uint8)
     kept = (rng.random(moves) < 0.3).astype(np.uint8)
-    judged = _native.decode_moves(problem.native, current, order, operators, targets, kept)
+    judged = _native.decode_moves(
+        problem.native, placement=current, order=order, operators=operators, targets=targets, kept=kept
+    )
     rows = []
     for v, target, keep in zip(operators, targets, kept, strict=True):
         row = current.copy()
@@ -96,11 +108,11 @@ def test_two_towers_by_hand() -> None:
     order = np.arange(5, dtype=np.int32)
     one_by_one = _native.decode_moves(
         problem.native,
-        np.zeros(5, np.uint8),
-        order,
-        np.array([1, 3, 0], np.int32),
-        np.array([1, 1, 0], np.uint8),
-        np.array([1, 1, 1], np.uint8),
+        placement=np.zeros(5, np.uint8),
+        order=order,
+        operators=np.array([1, 3, 0], np.int32),
+        targets=np.array([1, 1, 0], np.uint8),
+        kept=np.array([1, 1, 1], np.uint8),
     )
     # r1 alone on d1 comes back at 4.5 s, so r2 ends at 6.5 s and the head at 7.5 s; with r2 the result comes at 6.5 s.
     assert (one_by_one / 1e12).tolist() == [7.5, 7.5, 7.5]

@@ -19,10 +19,10 @@ def area(
     ticks: np.ndarray, weights: tuple[int, ...], room: tuple[int, ...], busy: tuple[int, ...] = ()
 ) -> int:
     return _native.area_bound(
-        ticks,
-        np.array(weights, dtype=np.int64),
-        np.array(room, dtype=np.int64),
-        np.array(busy or [1] * len(room), dtype=np.uint8),
+        ticks=ticks,
+        bytes=np.array(weights, dtype=np.int64),
+        capacity_bytes=np.array(room, dtype=np.int64),
+        busy=np.array(busy or [1] * len(room), dtype=np.uint8),
     )
 
 
@@ -45,7 +45,9 @@ def test_memory_drives_work_to_the_slow_device() -> None:
 
 def test_a_total_over_devices_keeps_to_memory() -> None:
     ticks, busy = table((10**6, 3 * 10**6), (10**6, 3 * 10**6)), np.ones(2, dtype=np.uint8)
-    found = _native.total_bound(ticks, np.array([10, 10]), np.array([10, 100]), busy)
+    found = _native.total_bound(
+        ticks=ticks, bytes=np.array([10, 10]), capacity_bytes=np.array([10, 100]), busy=busy
+    )
     assert 3_999_000 <= found <= 4_000_000
 
 
@@ -81,16 +83,16 @@ def test_windows_check_their_arrays() -> None:
     native = chain3().native
     none, once = np.zeros(3, dtype=np.int64), np.ones(3, dtype=np.int32)
     with pytest.raises(ValueError, match="repeat needs 3 values, got 2"):
-        _native.window_bounds(native, none, once[:2], 8)
+        _native.window_bounds(native, bytes=none, repeat=once[:2], reach=8)
     with pytest.raises(ValueError, match=r"bytes\[1\] is negative"):
-        _native.window_bounds(native, np.array([0, -1, 0]), once, 8)
+        _native.window_bounds(native, bytes=np.array([0, -1, 0]), repeat=once, reach=8)
 
 
 def test_without_looking_back_a_path_is_the_critical_one() -> None:
     native = two_towers().native
     none, once = np.zeros(5, dtype=np.int64), np.ones(5, dtype=np.int32)
-    assert _native.window_bounds(native, none, once, 0)[0] == 5 * 10**12
-    assert _native.window_bounds(native, none, once, 8)[0] == 7_500_000_000_000
+    assert _native.window_bounds(native, bytes=none, repeat=once, reach=0).path_ticks == 5 * 10**12
+    assert _native.window_bounds(native, bytes=none, repeat=once, reach=8).path_ticks == 7_500_000_000_000
 
 
 def test_the_heaviest_path_is_listed_in_order() -> None:

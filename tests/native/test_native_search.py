@@ -46,24 +46,34 @@ def simulated(problem: Problem, rows: NDArray[np.uint8], orders: NDArray[np.int3
     """Ticks under policy program_order."""
     ticks: list[int] = _native.simulate_many(
         problem.native, rows, policy="program_order", order=orders, memory="off"
-    )[0].tolist()
+    ).ticks.tolist()
     return ticks
+
+
+def columns(
+    found: _native.SearchResult,
+) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]:
+    """(devices, orders, ticks) of all states that a search returns, one per row."""
+    return (
+        np.stack([state.devices for state in found.pool]),
+        np.stack([state.order for state in found.pool]),
+        np.array([state.ticks for state in found.pool]),
+    )
 
 
 @pytest.mark.parametrize("contention", CONTENTIONS)
 def test_values_are_those_of_the_simulator_and_better_than_any_start(contention: str) -> None:
     problem = problem_of(120, contention=contention)
     given = starts_of(problem)
-    devices, orders, ticks, moves, work, trail, raised = _native.search(
-        problem.native, **given, budget=300_000, seconds=60.0, threads=1
-    )
-    assert raised is None
+    found = _native.search(problem.native, **given, budget=300_000, seconds=60.0, threads=1)
+    devices, orders, ticks = columns(found)
+    assert found.raised is None
     assert ticks.tolist() == simulated(problem, devices, orders)
     assert ticks[0] < min(simulated(problem, given["starts"], given["start_orders"]))
     assert (np.diff(ticks) >= 0).all()
-    assert moves > 1000
-    assert 300_000 <= work < 310_000
-    assert (np.diff(trail[:, 1]) <= 0).all()
+    assert found.moves > 1000
+    assert 300_000 <= found.work < 310_000
+    assert (np.diff([point.ticks for point in found.trail]) <= 0).all()
 
 
 @pytest.mark.parametrize(("operators", "budget"), [(150, 400_000), (7000, 3_000_000)])
@@ -75,15 +85,17 @@ def test_threads_do_not_change_the_answer(operators: int, budget: int) -> None:
         )
         for threads in (1, 2)
     )
-    for first, second in zip(one, two, strict=True):
+    for first, second in zip(columns(one), columns(two), strict=True):
         assert np.array_equal(first, second)
+    assert (one.moves, one.work) == (two.moves, two.work)
+    assert [(p.spent, p.ticks) for p in one.trail] == [(p.spent, p.ticks) for p in two.trail]
 
 
 def test_windows_of_a_large_graph_keep_values_exact() -> None:
     problem = problem_of(7000, family="lstm-grid")
     given = starts_of(problem)
-    devices, orders, ticks, *_ = _native.search(
-        problem.native, **given, budget=6_000_000, seconds=600.0, threads=1
+    devices, orders, ticks = columns(
+        _native.search(problem.native, **given, budget=6_000_000, seconds=600.0, threads=1)
     )
     assert ticks.tolist() == simulated(problem, devices, orders)
     assert ticks[0] < min(simulated(problem, given["starts"], given["start_orders"]))
@@ -92,16 +104,16 @@ def test_windows_of_a_large_graph_keep_values_exact() -> None:
 def test_another_seed_searches_otherwise() -> None:
     problem = problem_of(150)
     one, two = (
-        _native.search(problem.native, **starts_of(problem), budget=100_000, seconds=60.0, seed=seed)[3:5]
+        _native.search(problem.native, **starts_of(problem), budget=100_000, seconds=60.0, seed=seed)
         for seed in (0, 1)
     )
-    assert one != two
+    assert (one.moves, one.work) != (two.moves, two.work)
 
 
 def test_nothing_to_do_gives_the_best_start() -> None:
     problem = problem_of(120)
     given = starts_of(problem)
-    devices, _, ticks, *_ = _native.search(problem.native, **given, budget=1, seconds=60.0)
+    devices, _, ticks = columns(_native.search(problem.native, **given, budget=1, seconds=60.0))
     values = simulated(problem, given["starts"], given["start_orders"])
     assert ticks.tolist() == sorted(values)
     assert np.array_equal(devices[0], given["starts"][int(np.argmin(values))])
@@ -112,7 +124,7 @@ def test_units_stay_together() -> None:
     units = (np.arange(120) // 4).astype(np.int32)
     given = {**starts_of(problem, 2), "unit_of": units}
     given["starts"][0] = (units * 3 // 30).astype(np.uint8)
-    devices, *_ = _native.search(problem.native, **given, budget=200_000, seconds=60.0)
+    devices, *_ = columns(_native.search(problem.native, **given, budget=200_000, seconds=60.0))
     assert (devices == devices[:, units * 4]).all()
 
 
@@ -122,35 +134,35 @@ def test_what_devices_hold_never_exceeds_the_room() -> None:
     room = np.array([50, 40, 30], np.int64) * 2**45 + 2**44
     start = np.repeat(np.array([0, 1, 2], np.uint8), [50, 40, 30])[None, :]
     order = np.arange(120, dtype=np.int32)[None, :]
-    devices, *_ = _native.search(
+    found = _native.search(
         problem.native,
         problem.units,
-        start,
-        order,
+        starts=start,
+        start_orders=order,
         budget=300_000,
         seconds=60.0,
         held_bytes=held,
         room_bytes=room,
     )
-    counts = [np.bincount(row, minlength=3).tolist() for row in devices]
-    assert counts == [[50, 40, 30]] * len(devices)  # exchanges are all that is left
+    counts = [np.bincount(state.devices, minlength=3).tolist() for state in found.pool]
+    assert counts == [[50, 40, 30]] * len(found.pool)  # exchanges are all that is left
 
 
 def test_a_start_without_room_is_repaired_first() -> None:
     problem = problem_of(120)
     given = starts_of(problem, 2)
     room = np.full(3, 60 * 2**45 + 2**44, np.int64)
-    devices, *_ = _native.search(
+    found = _native.search(
         problem.native,
         given["unit_of"],
-        given["starts"][1:],
-        given["start_orders"][1:],
+        starts=given["starts"][1:],
+        start_orders=given["start_orders"][1:],
         budget=300_000,
         seconds=60.0,
         held_bytes=np.full(120, 2**45, np.int64),
         room_bytes=room,
     )
-    assert np.bincount(devices[0], minlength=3).max() <= 60
+    assert np.bincount(found.pool[0].devices, minlength=3).max() <= 60
 
 
 @pytest.mark.parametrize(
@@ -205,5 +217,7 @@ def test_no_operators_and_one_device_are_no_obstacle() -> None:
         Cluster((problem.cluster.devices[0],)),
         Costs(problem.graph, Cluster((problem.cluster.devices[0],)), np.ones((5, 1))),
     )
-    devices, _, ticks, *_ = _native.search(alone.native, **starts_of(alone, 1), budget=10_000, seconds=60.0)
+    devices, _, ticks = columns(
+        _native.search(alone.native, **starts_of(alone, 1), budget=10_000, seconds=60.0)
+    )
     assert (devices.tolist(), ticks.tolist()) == ([[0] * 5], [5 * 10**12])

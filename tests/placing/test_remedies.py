@@ -65,7 +65,7 @@ def test_each_remedy_works_and_one_percent_less_memory_does_not(seed: int) -> No
 
 
 def test_weights_beyond_all_memory_are_not_looked_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stead.remedies.Search", None)  # any look would fail
+    monkeypatch.setattr("stead.placing.remedies.Search", None)  # any look would fail
     loaded = load(weighted_chain([60, 60]), two_devices(60, 59))
     assert first_feasible(loaded.problem(Latency())) is None
 
@@ -111,7 +111,7 @@ def llama(here: Path) -> Path:
 def test_the_largest_half_of_batch_or_context_that_fits_is_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], said: list[str]
 ) -> None:
-    monkeypatch.setattr("stead.remedies._more_memory", lambda *_: iter(()))  # looked for in the tests above
+    monkeypatch.setattr("stead.placing.remedies._more_memory", lambda *_: iter(()))  # looked for in the tests above
     # 8 x 8192 tokens of cache are 256 MiB and a quarter of that are 64 MiB: beside weights below 4 MiB on 2 x 40 MiB.
     loaded = load(llama(tmp_path), two_devices(40 << 20, 40 << 20), options={"phase": "decode", **given})
     found = [one for one in remedies(loaded, Latency(), Constraints()) if one.text.startswith("--")]

@@ -147,9 +147,10 @@ def test_loads(placed: Placed, load: Any) -> None:
     assert scores.status[0] == expected_status(problem, on, peak, through_host=False)
     if can_run(problem, on):
         expected = loads(tables, on.tolist())
-        compute, received, sent, *_ = _native.loads_many(problem.native, on[None, :])
-        assert compute[0].tolist() == expected.compute
-        assert (received[0].tolist(), sent[0].tolist()) == (expected.received, expected.sent)
+        found = _native.loads_many(problem.native, on[None, :])
+        assert found.compute_ticks[0].tolist() == expected.compute
+        assert found.received_ticks[0].tolist() == expected.received
+        assert found.sent_ticks[0].tolist() == expected.sent
         assert scores.ticks[0] == expected.value(load)
         assert scores.peak_bytes[0].tolist() == peak
 

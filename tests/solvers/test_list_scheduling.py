@@ -21,7 +21,7 @@ from stead.placing.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
-from stead.solvers.build.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft
+from stead.solvers.build.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft, Variant
 from stead.solvers.build.schedules import tied_units, weight_units
 from stead.testing import two_towers
 from stead.testing.contracts import SolverContract
@@ -119,36 +119,40 @@ def built(
     average: str = "mean",
     insertion: bool = True,
     unit_of: NDArray[np.int32] | None = None,
-) -> tuple[NDArray[np.uint8], NDArray[np.int32], int]:
-    """(devices, order, ticks) of one rule."""
-    return _native.list_schedule(
+) -> _native.ListSchedule:
+    """What one rule builds."""
+    variant = Variant(rule, bias, average, insertion)
+    (schedule,) = _native.list_schedules(
         problem.native,
         problem.units if unit_of is None else unit_of,
-        rule=rule,
-        bias=bias,
-        average=average,
-        insertion=insertion,
+        variants=[variant.native],
+        limit_bytes=usable(problem),
     )
+    return schedule
+
+
+def usable(problem: Problem) -> NDArray[np.int64]:  # [device]
+    return np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
 
 
 def test_heft_schedules_the_example_of_its_paper_in_80() -> None:
-    assert built(topcuoglu(), "heft")[2] == 80 * 10**12
+    assert built(topcuoglu(), "heft").ticks == 80 * 10**12
 
 
 def test_heft_places_the_example_of_its_paper_as_printed() -> None:
-    assert (built(topcuoglu(), "heft")[0] + 1).tolist() == [3, 1, 3, 2, 3, 2, 3, 1, 2, 2]
+    assert (built(topcuoglu(), "heft").devices + 1).tolist() == [3, 1, 3, 2, 3, 2, 3, 1, 2, 2]
 
 
 def test_heft_without_insertion_is_no_shorter_on_that_example() -> None:
-    assert built(topcuoglu(), "heft", insertion=False)[2] >= 80 * 10**12
+    assert built(topcuoglu(), "heft", insertion=False).ticks >= 80 * 10**12
 
 
 def test_peft_schedules_the_example_of_its_paper_in_122() -> None:
-    assert built(arabnejad(), "peft")[2] == 122 * 10**12
+    assert built(arabnejad(), "peft").ticks == 122 * 10**12
 
 
 def test_heft_schedules_the_example_of_peft_in_133() -> None:
-    assert built(arabnejad(), "heft")[2] == 133 * 10**12
+    assert built(arabnejad(), "heft").ticks == 133 * 10**12
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -157,13 +161,14 @@ def test_heft_schedules_the_example_of_peft_in_133() -> None:
 def test_schedules_are_what_program_order_runs(
     rule: str, problem: Problem, bias: float, insertion: bool
 ) -> None:
-    devices, order, ticks = built(problem, rule, bias=bias, insertion=insertion)
+    schedule = built(problem, rule, bias=bias, insertion=insertion)
+    devices, order = schedule.devices, schedule.order
     assert is_topological(problem.graph, order)
     assert problem.allowed[np.arange(len(devices)), devices].all()
     assert not Placement(problem, devices).violations()
-    if ticks >= 0:
+    if schedule.ticks >= 0:
         run = _native.simulate(problem.native, devices, policy="program_order", order=order, memory="off")
-        assert run.makespan == ticks
+        assert run.makespan == schedule.ticks
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
@@ -232,15 +237,18 @@ def test_placements_are_offered_for_throughput_too(solver: Solver) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_threads_change_nothing(rule: str) -> None:
     problem = priced("inception")
-    usable = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
-    variants = [(rule, bias, "mean", True, 0.0) for bias in (0.5, 1.0, 2.0, 4.0)]
-    once = _native.list_schedule_many(
-        problem.native, problem.units, variants=variants, limit_bytes=usable, threads=1
+    given = {
+        "variants": [Variant(rule, bias).native for bias in (0.5, 1.0, 2.0, 4.0)],
+        "limit_bytes": usable(problem),
+    }
+    once, again = (
+        [
+            (one.devices.tolist(), one.order.tolist(), one.ticks)
+            for one in _native.list_schedules(problem.native, problem.units, **given, threads=threads)
+        ]
+        for threads in (1, 3)
     )
-    again = _native.list_schedule_many(
-        problem.native, problem.units, variants=variants, limit_bytes=usable, threads=3
-    )
-    assert [array.tolist() for array in once] == [array.tolist() for array in again]
+    assert once == again
 
 
 def test_a_heavier_bias_keeps_more_operators_together() -> None:
@@ -249,7 +257,7 @@ def test_a_heavier_bias_keeps_more_operators_together() -> None:
     producers = np.repeat(problem.graph.tensor_producer, np.diff(first))
 
     def crossings(bias: float) -> int:
-        devices = built(problem, "heft", bias=bias)[0]
+        devices = built(problem, "heft", bias=bias).devices
         return int((devices[producers] != devices[readers]).sum())
 
     assert crossings(10.0) < crossings(0.5)
@@ -265,7 +273,7 @@ def test_devices_without_room_are_avoided_while_there_is_another() -> None:
         link_all(["small", "large"], bytes_per_second=1.0),
     )
     problem = Problem(graph, cluster, Costs(graph, cluster, np.array([[1.0, 9.0]] * 4)))
-    assert built(problem, "heft")[0].tolist() == [0, 1, 1, 1]
+    assert built(problem, "heft").devices.tolist() == [0, 1, 1, 1]
 
 
 def test_a_weight_that_two_operators_share_takes_room_once() -> None:
@@ -278,12 +286,12 @@ def test_a_weight_that_two_operators_share_takes_room_once() -> None:
         link_all(["small", "large"], bytes_per_second=1.0),
     )
     problem = Problem(graph, cluster, Costs(graph, cluster, np.array([[1.0, 9.0]] * 3)))
-    assert built(problem, "heft")[0].tolist() == [0, 0, 0]
+    assert built(problem, "heft").devices.tolist() == [0, 0, 0]
 
 
 def test_backward_operators_share_the_device_of_their_forward_operator_when_tied() -> None:
     problem = priced("transformer", training=True)
-    devices = built(problem, "heft", unit_of=tied_units(problem))[0]
+    devices = built(problem, "heft", unit_of=tied_units(problem)).devices
     twins = problem.graph.twins
     late = np.flatnonzero(twins >= 0)
     assert np.array_equal(devices[late], devices[twins[late]])
@@ -325,11 +333,11 @@ def test_relabelling_devices_does_not_change_the_length() -> None:
     problem = priced("inception")
     turned = Cluster(problem.cluster.devices[::-1], problem.cluster.links)
     other = Problem(problem.graph, turned, Costs(problem.graph, turned, problem.costs.seconds[:, ::-1]))
-    assert built(problem, "heft")[2] == built(other, "heft")[2]
+    assert built(problem, "heft").ticks == built(other, "heft").ticks
 
 
 def test_a_fixed_bias_builds_one_variant() -> None:
-    assert Heft(bias=2.0, average="mean").variants() == [("heft", 2.0, "mean", True, 0.0)]
+    assert Heft(bias=2.0, average="mean").variants() == [Variant("heft", 2.0)]
 
 
 def test_a_latency_answer_carries_its_order() -> None:
@@ -359,21 +367,20 @@ def test_every_operator_runs_once_where_units_find_no_room(rule: str) -> None:
         unit_of = rng.integers(0, 4, 12).astype(np.int32)
         unit_of = np.unique(unit_of, return_inverse=True)[1].astype(np.int32)
         limits = rng.integers(0, 200, 3).astype(np.int64)
-        _, orders, _ = _native.list_schedule_many(
-            problem.native, unit_of, variants=[(rule, 1.0, "mean", True, 0.0)], limit_bytes=limits
+        (schedule,) = _native.list_schedules(
+            problem.native, unit_of, variants=[Variant(rule, 1.0).native], limit_bytes=limits
         )
-        assert sorted(orders[0].tolist()) == list(range(12))
+        assert sorted(schedule.order.tolist()) == list(range(12))
 
 
 def test_what_time_does_not_suffice_for_is_not_built() -> None:
     graph = synthetic("layered", operators=4_000)
     problem = load(graph, "60x A100-80GB").problem(Latency())
-    variants = [("etf", 1.0, "mean", False, 0.0), ("heft", 1.0, "mean", True, 0.0)]
-    room = np.full(60, 2**60)
-    given = {"variants": variants, "limit_bytes": room}
-    ticks = _native.list_schedule_many(problem.native, problem.units, **given, seconds=0.0)[2]
-    assert ticks.tolist() == [-2, -2]
-    assert (_native.list_schedule_many(problem.native, problem.units, **given)[2] > 0).all()
+    variants = [Variant("etf", 1.0, insertion=False).native, Variant("heft", 1.0).native]
+    given = {"variants": variants, "limit_bytes": np.full(60, 2**60)}
+    late = _native.list_schedules(problem.native, problem.units, **given, seconds=0.0)
+    assert [one.ticks for one in late] == [-2, -2]
+    assert all(one.ticks > 0 for one in _native.list_schedules(problem.native, problem.units, **given))
 
 
 def test_after_its_time_a_rule_scores_no_more_schedules(monkeypatch: pytest.MonkeyPatch) -> None:

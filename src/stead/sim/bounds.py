@@ -159,7 +159,7 @@ def _path(problem: Problem) -> Bound | None:
 
 
 def _longest_path(problem: Problem, *, host: bool) -> float:
-    earliest = _native.earliest_finish(problem.native, host)
+    earliest = _native.earliest_finish(problem.native, through_host=host)
     return float(earliest.max()) / TICKS_PER_SECOND if len(earliest) else 0.0
 
 
@@ -176,20 +176,20 @@ def _windows(problem: Problem, table: _Table, looks: int, end: float) -> tuple[B
     reach = min(FARTHEST, looks // len(problem.graph))
     if looks == LOOKS:
         reach = max(NEAREST, reach)
-    path, window, head, tail = _native.window_bounds(
-        problem.native, table.weight_bytes, table.repeat, reach, _left(end)
+    found = _native.window_bounds(
+        problem.native, bytes=table.weight_bytes, repeat=table.repeat, reach=reach, seconds=_left(end)
     )
     return (
         Bound(
             "crowded path",
-            table.seconds(path),
+            table.seconds(found.path_ticks),
             "what an operator waits for runs on few devices, on one of them, or has to be sent",
         ),
         Bound(
             "window",
-            table.seconds(window),
-            f"what cannot start before {_short(head)} and leaves {_short(tail)} behind it shares the devices; "
-            "work may be cut into pieces, weights must fit",
+            table.seconds(found.window_ticks),
+            f"what cannot start before {_short(found.head_ticks)} and leaves {_short(found.tail_ticks)} behind it "
+            "shares the devices; work may be cut into pieces, weights must fit",
         ),
     )
 
@@ -226,7 +226,13 @@ def _path_in_memory(problem: Problem, table: _Table, end: float) -> Bound | None
         ticks = np.where(in_turn[:, None] | (ticks < 0), ticks, 0)
         assumes = "operators of one path run in turn; weights must fit, operators may be cut into pieces"
     everywhere = np.ones(len(problem.cluster), dtype=np.uint8)
-    total = _native.total_bound(ticks, table.weight_bytes, table.capacity_bytes, everywhere, _left(end))
+    total = _native.total_bound(
+        ticks=ticks,
+        bytes=table.weight_bytes,
+        capacity_bytes=table.capacity_bytes,
+        busy=everywhere,
+        seconds=_left(end),
+    )
     return Bound("path in memory", table.seconds(total), assumes)
 
 
@@ -246,7 +252,13 @@ def _work(problem: Problem, table: _Table, end: float) -> Bound | None:
         busy = np.array(
             [not device.is_host for device in problem.cluster], dtype=np.uint8
         )  # hosts: unlimited cores
-    ticks = _native.area_bound(table.unit_ticks, table.unit_bytes, table.capacity_bytes, busy, _left(end))
+    ticks = _native.area_bound(
+        ticks=table.unit_ticks,
+        bytes=table.unit_bytes,
+        capacity_bytes=table.capacity_bytes,
+        busy=busy,
+        seconds=_left(end),
+    )
     return Bound(
         "area",
         table.seconds(ticks),

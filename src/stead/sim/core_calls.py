@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead import _native
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.problem import Load, Policy, Priority, Problem, ProgramOrder
@@ -41,13 +42,10 @@ def engine_arguments(problem: Problem, policy: Policy) -> dict[str, Any]:
 
 
 def value_of_loads(
-    compute: NDArray[np.int64],
-    received: NDArray[np.int64],
-    sent: NDArray[np.int64],
-    load: Load,
-    sharing: Sharing | None = None,
+    loads: _native.LoadScores, load: Load, sharing: Sharing | None = None
 ) -> NDArray[np.int64]:  # [placement]
-    """The load of the busiest device in ticks; each part is [placement, device, forward | backward]."""
+    """The load of the busiest device in ticks."""
+    compute, received, sent = loads.compute_ticks, loads.received_ticks, loads.sent_ticks
     if load == "fwbw":
         forward, late = np.moveaxis(compute + received + sent, 2, 0)
         if sharing is not None:

@@ -24,7 +24,8 @@ def runs_in_memory(problem: Problem, *, host: bool) -> float:
         wishes.append(least / max(float(least.max()), 1e-30) + weights / float(weights.max()))
     paths = {tuple(heaviest_path(problem, wish).tolist()) for wish in wishes}
     ticks = max(
-        _native.least_run_ticks(problem.native, np.array(path, dtype=np.int32), host) for path in paths
+        _native.least_run_ticks(problem.native, np.array(path, dtype=np.int32), through_host=host)
+        for path in paths
     )
     return np.inf if ticks == NEVER else ticks / TICKS_PER_SECOND
 

@@ -87,7 +87,8 @@ class PlacetoGraph:
 def simulate_placeto(graph: PlacetoGraph, placement: ArrayLike, devices: int) -> PlacetoResult:
     """Run `graph` with operator v on device `placement[v]`, as the published simulator would."""
     row = _device_rows(graph, placement, devices, rows=False)
-    return PlacetoResult(*_native.simulate_placeto(graph._core, row, devices))
+    run = _native.simulate_placeto(graph._core, row, devices=devices)
+    return PlacetoResult(run.makespan_us, run.start_us, run.peak_bytes)
 
 
 def simulate_placeto_many(
@@ -103,11 +104,12 @@ def simulate_placeto_many(
         raise BadInput(f"memory must be 'peak' or 'off', got {memory!r}")
     rows = _device_rows(graph, placements, devices, rows=True)
     try:
-        return PlacetoScores(
-            *_native.simulate_placeto_many(graph._core, rows, devices, memory == "peak", threads)
+        scores = _native.simulate_placeto_many(
+            graph._core, rows, devices=devices, peaks=memory == "peak", threads=threads
         )
     except ValueError as error:
         raise BadInput(str(error)) from None
+    return PlacetoScores(scores.makespan_us, scores.peak_bytes)
 
 
 def _node(place: int, node: Sequence[object]) -> PlacetoNode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,25 @@ from stead.sim.trace import Cyclic, Memory, Scores, Status
 NO_CUTOFF = int(np.iinfo(np.int64).max)
 ORDERS_AT_ONCE = 2**24  # entries; orders of many placements are handed to the core in portions
 
-Columns = tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """What an engine says about each row."""
+
+    ticks: NDArray[np.int64]  # [placement]
+    status: NDArray[np.uint8]  # [placement]
+    peak_bytes: NDArray[np.int64]  # [placement, device]
+    over_bytes: NDArray[np.int64]  # [placement, device]
+
+    @staticmethod
+    def of(scores: _native.Scores) -> _Columns:
+        return _Columns(scores.ticks, scores.status, scores.peak_bytes, scores.over_bytes)
+
+    def void(self, rows: NDArray[np.bool_], status: Status) -> None:
+        """Let so marked rows have no value, for a reason."""
+        self.ticks[rows], self.status[rows], self.peak_bytes[rows], self.over_bytes[rows] = -1, status, -1, 0
+
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +61,7 @@ class Batch:
             else {"policy": "priority", "order": positions}
         )
         with bad_input():
-            columns = _native.simulate_many(
+            found = _native.simulate_many(
                 self.problem.native,
                 self.placements,
                 memory=self.memory,
@@ -51,37 +69,37 @@ class Batch:
                 threads=self.threads,
                 **arguments,
             )
-        return self._scores(policy.name, columns)
+        return self._scores(policy.name, _Columns.of(found))
 
     def sequential(self) -> Scores:
         """One operator or transfer at a time."""
         with bad_input():
-            columns = _native.sequential_many(
+            found = _native.sequential_many(
                 self.problem.native, self.placements, memory=self.memory, threads=self.threads
             )
-        return self._scores("sequential", self._cut(columns))
+        return self._scores("sequential", self._cut(_Columns.of(found)))
 
     def offload(self, pieces: Pieces) -> Scores:
         """Every piece of an accelerator as one call."""
         with bad_input():
-            columns = _native.offload_many(
+            found = _native.offload_many(
                 self.problem.native,
                 self.placements,
                 published=pieces == "published",
                 memory=self.memory,
                 threads=self.threads,
             )
-        return self._scores("offload", self._cut(columns))
+        return self._scores("offload", self._cut(_Columns.of(found)))
 
     def steady(self, load: Load) -> Scores:
         """The load of the busiest device."""
         with bad_input():
-            compute, received, sent, status, peak, over = _native.loads_many(
+            loads = _native.loads_many(
                 self.problem.native, self.placements, memory=self.memory, threads=self.threads
             )
-        ticks = value_of_loads(compute, received, sent, load)
-        ticks[status > Status.MEMORY] = -1
-        return self._scores("steady", self._cut((ticks, status, peak, over)))
+        columns = replace(_Columns.of(loads), ticks=value_of_loads(loads, load))
+        columns.ticks[columns.status > Status.MEMORY] = -1
+        return self._scores("steady", self._cut(columns))
 
     def pipelined(self) -> Scores:
         """All micro-batches of a step; rows in portions, since each may have an order of its own."""
@@ -89,11 +107,15 @@ class Batch:
         rows = max(1, ORDERS_AT_ONCE // max(1, len(step.copies.origin)))
         portions = [self.placements[i : i + rows] for i in range(0, len(self.placements), rows)]
         done = [self._run_step(step, portion) for portion in portions or [self.placements]]
-        ticks, status, peak, over = (np.concatenate(column) for column in zip(*done, strict=True))
-        columns = (ticks, status, peak, over)
+        columns = _Columns(
+            np.concatenate([portion.ticks for portion in done]),
+            np.concatenate([portion.status for portion in done]),
+            np.concatenate([portion.peak_bytes for portion in done]),
+            np.concatenate([portion.over_bytes for portion in done]),
+        )
         return self._scores(step.copies.schedule, columns, samples=step.copies.microbatches)
 
-    def _run_step(self, step: Unrolled, portion: NDArray[np.uint8]) -> Columns:
+    def _run_step(self, step: Unrolled, portion: NDArray[np.uint8]) -> _Columns:
         any_order = np.arange(len(step.copies.origin), dtype=np.int32)
         cyclic = np.zeros(len(portion), dtype=bool)
         orders = any_order
@@ -104,7 +126,7 @@ class Batch:
                 cyclic[row] = isinstance(order, Cyclic)
                 orders[row] = any_order if isinstance(order, Cyclic) else order
         with bad_input():
-            ticks, status, peak, over = _native.simulate_many(
+            found = _native.simulate_many(
                 step.problem.native,
                 step.lift(portion),
                 policy="program_order",
@@ -113,9 +135,10 @@ class Batch:
                 cutoff_ticks=self._cutoff_ticks(step.copies.microbatches),
                 threads=self.threads,
             )
-        cyclic &= (status != Status.UNSUPPORTED) & (status != Status.UNREACHABLE)
-        ticks[cyclic], status[cyclic], peak[cyclic], over[cyclic] = -1, Status.CYCLIC, -1, 0
-        return ticks, status, peak, over
+        columns = _Columns.of(found)
+        cyclic &= (columns.status != Status.UNSUPPORTED) & (columns.status != Status.UNREACHABLE)
+        columns.void(cyclic, Status.CYCLIC)
+        return columns
 
     def _placeto(self) -> Scores:
         """The published simulator; it judges no memory and knows no cutoff."""
@@ -132,7 +155,7 @@ class Batch:
         banned = ~self.problem.allowed[np.arange(self.placements.shape[1]), self.placements].all(axis=1)
         ticks[banned], status[banned] = -1, Status.UNSUPPORTED
         peak = found.peak_bytes.astype(np.int64)
-        return self._scores("placeto", self._cut((ticks, status, peak, np.zeros_like(peak))))
+        return self._scores("placeto", self._cut(_Columns(ticks, status, peak, np.zeros_like(peak))))
 
     def _cutoff_ticks(self, samples: int) -> int:
         """The cutoff in ticks; rounded, so that a value that was read off a trace is not below itself."""
@@ -141,23 +164,20 @@ class Batch:
         ticks = self.cutoff_seconds * samples * TICKS_PER_SECOND
         return NO_CUTOFF if ticks >= NO_CUTOFF else round(ticks)
 
-    def _cut(self, columns: Columns) -> Columns:
+    def _cut(self, columns: _Columns) -> _Columns:
         """The same answer from engines that know no cutoff."""
-        ticks, status, peak, over = columns
-        worse = ticks > self._cutoff_ticks(1)
-        ticks[worse], status[worse], peak[worse], over[worse] = -1, Status.CUT, -1, 0
-        return ticks, status, peak, over
+        columns.void(columns.ticks > self._cutoff_ticks(1), Status.CUT)
+        return columns
 
-    def _scores(self, policy: str, columns: Columns, samples: int = 1) -> Scores:
-        ticks, status, peak, over = columns
-        self._mark_torn(status)
+    def _scores(self, policy: str, columns: _Columns, samples: int = 1) -> Scores:
+        self._mark_torn(columns.status)
         return Scores(
             policy=policy,
-            ticks=ticks,
-            seconds=np.where(ticks >= 0, ticks / TICKS_PER_SECOND / samples, np.inf),
-            status=status,
-            peak_bytes=peak,
-            over_bytes=over,
+            ticks=columns.ticks,
+            seconds=np.where(columns.ticks >= 0, columns.ticks / TICKS_PER_SECOND / samples, np.inf),
+            status=columns.status,
+            peak_bytes=columns.peak_bytes,
+            over_bytes=columns.over_bytes,
         )
 
     def _mark_torn(self, status: NDArray[np.uint8]) -> None:

@@ -72,11 +72,11 @@ def trace_sequential(placement: Placement, *, memory: bool) -> Trace:
     obstacle = find_obstacle(placement)
     if obstacle is not None:
         return _not_run(placement, "sequential", obstacle)
-    ticks, _, peak, _ = _native.sequential_many(
+    scores = _native.sequential_many(
         problem.native, placement.devices[None, :], memory="peak" if memory else "off", threads=1
     )
     timeline = sequential_timeline(problem, placement.devices)
-    return _judged(placement, "sequential", int(ticks[0]), _spent(timeline), peak[0], timeline)
+    return _judged(placement, "sequential", int(scores.ticks[0]), _spent(timeline), scores.peak_bytes[0], timeline)
 
 
 def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trace:
@@ -91,7 +91,7 @@ def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trac
         return _not_run(
             placement, "offload", Cyclic("the accelerators' calls wait for each other in a circle")
         )
-    ticks, _, peak, _ = _native.offload_many(
+    scores = _native.offload_many(
         problem.native,
         placement.devices[None, :],
         published=published,
@@ -99,7 +99,8 @@ def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trac
         threads=1,
     )
     timeline = offload_timeline(problem, placement.devices, calls)
-    return _judged(placement, "offload", int(ticks[0]), spent_in_calls(tables, calls), peak[0], timeline)
+    spent = spent_in_calls(tables, calls)
+    return _judged(placement, "offload", int(scores.ticks[0]), spent, scores.peak_bytes[0], timeline)
 
 
 def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
@@ -108,12 +109,14 @@ def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
     obstacle = find_obstacle(placement)
     if obstacle is not None:
         return _not_run(placement, "steady", obstacle)
-    compute, received, sent, _, peak, _ = _native.loads_many(
+    loads = _native.loads_many(
         problem.native, placement.devices[None, :], memory="peak" if memory else "off", threads=1
     )
     sharing = sharing_of(placement) if placement.replicas else None
-    ticks = int(value_of_loads(compute, received, sent, load, sharing)[0])
-    spent = np.stack([part[0].sum(axis=1) for part in (compute, received, sent)])
+    ticks = int(value_of_loads(loads, load, sharing)[0])
+    spent = np.stack(
+        [part[0].sum(axis=1) for part in (loads.compute_ticks, loads.received_ticks, loads.sent_ticks)]
+    )
     busy = {
         "sum": spent.sum(axis=0),
         "fwbw": spent.sum(axis=0),
@@ -122,7 +125,7 @@ def trace_steady(placement: Placement, load: Load, *, memory: bool) -> Trace:
     }[load]
     if sharing is not None:
         busy = sharing.shared(busy)
-    return _judged(placement, "steady", ticks, np.concatenate([spent, busy[None, :]]), peak[0], None)
+    return _judged(placement, "steady", ticks, np.concatenate([spent, busy[None, :]]), loads.peak_bytes[0], None)
 
 
 def _trace_placeto(placement: Placement) -> Trace:

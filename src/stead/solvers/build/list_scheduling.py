@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,30 @@ NOT_BUILT = -2  # of the core, for ticks: time was up before
 LEAST_SECONDS = 0.5  # for the first variants, whatever the time limit: an answer is better than none
 MOST_RETRIES = 3
 
-Variant = tuple[str, float, str, bool, float]  # rule, bias, average, insertion, foresight
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How the core builds one schedule."""
+
+    rule: str
+    bias: float  # weight of a transfer when devices are compared
+    average: str = "mean"  # of costs for ranks
+    insertion: bool = True  # fill gaps between operators
+    foresight: float = 0.0  # weight of the work that a unit brings later
+
+    @property
+    def native(self) -> _native.ListVariant:
+        """The same as the core takes it."""
+        return _native.ListVariant(
+            rule=self.rule,
+            bias=self.bias,
+            average=self.average,
+            insertion=self.insertion,
+            foresight=self.foresight,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.rule} x{self.bias:g}" + ("" if self.average == "mean" else f" {self.average}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +85,7 @@ class _ListRule(ABC):
     @property
     def foresees(self) -> bool:
         """Whether the work that a unit brings later can count when its device is chosen."""
-        return all(variant[0] not in ("etf", "sct") for variant in self.variants())
+        return all(variant.rule not in ("etf", "sct") for variant in self.variants())
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""
@@ -99,9 +122,9 @@ class _ListRule(ABC):
     ) -> list[tuple[int, Schedule]]:
         """(length, schedule) of every variant that there was time for; of some in any case if they are the first."""
         problem = search.problem
-        variants = [(*variant[:4], foresight) for variant in self.variants()]
+        variants = [replace(variant, foresight=foresight) for variant in self.variants()]
         if _are_alike(problem):
-            variants = [variant for variant in variants if variant[2] == variants[0][2]]
+            variants = [variant for variant in variants if variant.average == variants[0].average]
         limit = _usable(problem) if self.keeps_memory else np.full(len(problem.cluster), NO_LIMIT)
         found: list[tuple[int, Schedule]] = []
         for begin in range(0, len(variants), AT_ONCE):
@@ -157,7 +180,7 @@ class Heft(_ListRule):
         """Every bias with every average."""
         averages = (self.average,) if self.average else AVERAGES
         return [
-            ("heft", bias, average, self.insertion, 0.0)
+            Variant("heft", bias, average, self.insertion)
             for average in averages
             for bias in _biases(self.bias)
         ]
@@ -174,7 +197,7 @@ class Peft(_ListRule):
 
     def variants(self) -> list[Variant]:
         """Every bias."""
-        return [("peft", bias, "mean", True, 0.0) for bias in _biases(self.bias)]
+        return [Variant("peft", bias) for bias in _biases(self.bias)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +216,7 @@ class Etf(_ListRule):
 
     def variants(self) -> list[Variant]:
         """Every bias."""
-        return [("etf", bias, "mean", False, 0.0) for bias in _biases(self.bias)]
+        return [Variant("etf", bias, insertion=False) for bias in _biases(self.bias)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +230,7 @@ class MEtf(_ListRule):
 
     def variants(self) -> list[Variant]:
         """Every bias."""
-        return [("etf", bias, "mean", False, 0.0) for bias in _biases(self.bias)]
+        return [Variant("etf", bias, insertion=False) for bias in _biases(self.bias)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +248,7 @@ class MSct(_ListRule):
 
     def variants(self) -> list[Variant]:
         """Every bias."""
-        return [("sct", bias, "mean", False, 0.0) for bias in _biases(self.bias)]
+        return [Variant("sct", bias, insertion=False) for bias in _biases(self.bias)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +262,7 @@ class DfsSticky(_ListRule):
 
     def variants(self) -> list[Variant]:
         """Every bias."""
-        return [("dfs-sticky", bias, "mean", True, 0.0) for bias in _biases(self.bias)]
+        return [Variant("dfs-sticky", bias) for bias in _biases(self.bias)]
 
 
 def _are_alike(problem: Problem) -> bool:
@@ -264,19 +287,18 @@ def _schedules(
     seconds: float,
 ) -> list[tuple[int, Schedule]]:
     """(ticks, schedule) of every variant that is built in so many seconds; what cannot run counts as longest."""
-    devices, orders, ticks = _native.list_schedule_many(
-        problem.native, unit_of, variants=variants, limit_bytes=limit_bytes, seconds=seconds
+    built = _native.list_schedules(
+        problem.native,
+        unit_of,
+        variants=[variant.native for variant in variants],
+        limit_bytes=limit_bytes,
+        seconds=seconds,
     )
     return [
-        (int(length) if length >= 0 else NO_LIMIT, Schedule(row, order, _variant_name(variant)))
-        for row, order, length, variant in zip(devices, orders, ticks, variants, strict=True)
-        if length != NOT_BUILT
+        (one.ticks if one.ticks >= 0 else NO_LIMIT, Schedule(one.devices, one.order, str(variant)))
+        for one, variant in zip(built, variants, strict=True)
+        if one.ticks != NOT_BUILT
     ]
-
-
-def _variant_name(variant: Variant) -> str:
-    rule, bias, average, _, _ = variant
-    return f"{rule} x{bias:g}" + ("" if average == "mean" else f" {average}")
 
 
 def _distinct(found: list[tuple[int, Schedule]]) -> list[tuple[int, Schedule]]:

@@ -126,16 +126,17 @@ def _spill(search: Search, schedule: Schedule, unit_of: NDArray[np.int32]) -> No
         if (peak < 0).any():
             break  # it cannot run at all
         # What leaves a device frees less than it weighs if it was not there at the peak: ask for more each time.
-        devices, count = _native.spill(
+        spilled = _native.spill(
             problem.native,
             unit_of,
-            devices,
-            schedule.order,
+            devices=devices,
+            order=schedule.order,
             over_bytes=np.maximum(0, peak - usable) * pressure,
             room_bytes=np.maximum(0, usable - peak),
         )
-        moved, pressure = moved + count, min(MOST_PRESSURE, pressure + 1)
-        if not count:
+        devices = spilled.devices
+        moved, pressure = moved + spilled.moved_units, min(MOST_PRESSURE, pressure + 1)
+        if not spilled.moved_units:
             break
     if moved and search.best is not None:
         search.notes.append(f"{moved} units moved: the construction does not fit into memory")

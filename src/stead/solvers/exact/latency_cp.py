@@ -247,7 +247,7 @@ class ScheduleProgram:
     def _run_operators(self) -> tuple[list[int], list[int]]:
         """Starts and ends of all operators, one at a time on every device."""
         program, tables = self.program, self._tables
-        earliest = _native.earliest_finish(self._problem.native, False).tolist()
+        earliest = _native.earliest_finish(self._problem.native).tolist()
         start = [program.integer(0, self._horizon) for _ in earliest]
         end = [program.integer(min(self.scale.down(e), self._horizon), self._horizon) for e in earliest]
         tasks: dict[int, list[int]] = {}

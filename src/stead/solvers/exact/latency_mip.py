@@ -289,7 +289,7 @@ class CallProgram:
         """When operators are done, and the latency to minimise."""
         program, problem, node_of = self.program, self._problem, self._reduced.node_of.tolist()
         calls = [call for own in self._calls for call in own]
-        earliest = _native.earliest_finish(problem.native, True)
+        earliest = _native.earliest_finish(problem.native, through_host=True)
         done = [program.integer(min(self.scale.down(x), self._horizon), self._horizon) for x in earliest]
         host = [self.scale.down(max(0, x)) for x in self._host.tolist()]
         for v, n in enumerate(node_of):

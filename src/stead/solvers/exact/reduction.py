@@ -370,9 +370,9 @@ def _assembled(
 ) -> Reduced:
     count = int(node_of.max()) + 1 if len(node_of) else 0
     ticks = _node_ticks(problem.graph, node_of, count, times.device_ticks)
-    source, late, reader_first, readers, receive, send = _tensors(problem.graph, node_of, times)
-    weight_bytes, user_first, users = _weights(problem.graph, node_of)
-    kinds = _kinds(problem, ticks, receive, send)
+    tensors = _tensors(problem.graph, node_of, times)
+    weights = _weights(problem.graph, node_of)
+    kinds = _kinds(problem, ticks, tensors)
     firsts = [kind.devices[0] for kind in kinds]
     return Reduced(
         problem=problem,
@@ -380,15 +380,15 @@ def _assembled(
         kinds=kinds,
         ticks=np.ascontiguousarray(ticks[:, firsts]),
         order=order,
-        tensor_source=source,
-        tensor_late=late,
-        reader_first=reader_first,
-        readers=readers,
-        receive_ticks=np.ascontiguousarray(receive[:, firsts]),
-        send_ticks=np.ascontiguousarray(send[:, firsts]),
-        weight_bytes=weight_bytes,
-        user_first=user_first,
-        users=users,
+        tensor_source=tensors.source,
+        tensor_late=tensors.late,
+        reader_first=tensors.reader_first,
+        readers=tensors.readers,
+        receive_ticks=np.ascontiguousarray(tensors.receive_ticks[:, firsts]),
+        send_ticks=np.ascontiguousarray(tensors.send_ticks[:, firsts]),
+        weight_bytes=weights.sizes,
+        user_first=weights.user_first,
+        users=weights.users,
         exact=times.exact,
         lossless=lossless,
     )
@@ -410,18 +410,20 @@ def _node_ticks(
     return ticks
 
 
-def _tensors(
-    graph: Graph, node_of: NDArray[np.int32], times: _Times
-) -> tuple[
-    NDArray[np.int32],
-    NDArray[np.uint8],
-    NDArray[np.int64],
-    NDArray[np.int32],
-    NDArray[np.int64],
-    NDArray[np.int64],
-]:
-    """Tensors between supernodes, those with the same source, phase and readers added up: source, late, readers
-    (first, node), ticks to receive and to send."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tensors:
+    """Tensors between supernodes."""
+
+    source: NDArray[np.int32]  # [tensor]
+    late: NDArray[np.uint8]  # [tensor]; 1 if a backward or update operator writes it
+    reader_first: NDArray[np.int64]  # [tensor + 1]
+    readers: NDArray[np.int32]  # supernodes
+    receive_ticks: NDArray[np.int64]  # [tensor, device]
+    send_ticks: NDArray[np.int64]  # [tensor, device]
+
+
+def _tensors(graph: Graph, node_of: NDArray[np.int32], times: _Times) -> _Tensors:
+    """Those with the same source, phase and readers added up."""
     tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
     source = node_of[graph.tensor_producer]
     outside = node_of[graph.readers] != source[tensor]
@@ -446,26 +448,33 @@ def _tensors(
     lengths = [first[t + 1] - first[t] for t in heads]
     reader_first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     readers = [reader[first[t] : first[t + 1]] for t in heads]
-    tables = [
+    receive, send = (
         np.add.reduceat(table[members], begins, axis=0)
         if heads
         else np.zeros((0, table.shape[1]), dtype=np.int64)
         for table in (times.receive_ticks, times.send_ticks)
-    ]
-    return (
-        source[heads].astype(np.int32),
-        late[heads],
-        reader_first,
-        np.concatenate(readers).astype(np.int32) if readers else np.zeros(0, dtype=np.int32),
-        tables[0],
-        tables[1],
+    )
+    return _Tensors(
+        source=source[heads].astype(np.int32),
+        late=late[heads],
+        reader_first=reader_first,
+        readers=np.concatenate(readers).astype(np.int32) if readers else np.zeros(0, dtype=np.int32),
+        receive_ticks=receive,
+        send_ticks=send,
     )
 
 
-def _weights(
-    graph: Graph, node_of: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Weights with the same users added up: bytes, users (first, node)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weights:
+    """Weights of supernodes."""
+
+    sizes: NDArray[np.int64]  # [weight]; bytes
+    user_first: NDArray[np.int64]  # [weight + 1]
+    users: NDArray[np.int32]  # supernodes
+
+
+def _weights(graph: Graph, node_of: NDArray[np.int32]) -> _Weights:
+    """Those with the same users added up."""
     weight, user = resident(graph, node_of)
     first = np.searchsorted(weight, np.arange(len(graph.weight_bytes) + 1)).tolist()
     user = user.astype(np.int32)
@@ -477,16 +486,16 @@ def _weights(
     groups = [np.frombuffer(key, dtype=np.int32) for key in totals]
     user_first = np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
     users = np.concatenate(groups).astype(np.int32) if groups else np.zeros(0, dtype=np.int32)
-    return np.array(list(totals.values()), dtype=np.int64), user_first, users
+    return _Weights(np.array(list(totals.values()), dtype=np.int64), user_first, users)
 
 
-def _kinds(
-    problem: Problem, ticks: NDArray[np.int64], receive: NDArray[np.int64], send: NDArray[np.int64]
-) -> tuple[Kind, ...]:
+def _kinds(problem: Problem, ticks: NDArray[np.int64], tensors: _Tensors) -> tuple[Kind, ...]:
     """Devices by what can be told of them, in order of their first device."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for d, device in enumerate(problem.cluster):
-        columns = (ticks[:, d].tobytes(), receive[:, d].tobytes(), send[:, d].tobytes())
+        columns = tuple(
+            table[:, d].tobytes() for table in (ticks, tensors.receive_ticks, tensors.send_ticks)
+        )
         groups.setdefault((*columns, device.usable_bytes, device.is_host), []).append(d)
     return tuple(
         Kind(

@@ -73,7 +73,7 @@ class Anneal:
         room = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
         first = search.current
         for number, moves in enumerate(self._rounds(search)):
-            devices, _, done, _, raised = _native.balance(
+            found = _native.balance(
                 problem.native,
                 problem.units,
                 load=steady_load(problem),
@@ -85,10 +85,10 @@ class Anneal:
                 room_bytes=room,
                 threads=self.threads,
             )
-            search.evaluations += math.ceil(done / self.moves_per_evaluation)
-            room -= _offer(search, devices[problem.units])
+            search.evaluations += math.ceil(found.moves / self.moves_per_evaluation)
+            room -= _offer(search, found.devices[problem.units])
             np.maximum(room, 0, out=room)
-            reraise(raised)
+            reraise(found.raised)
 
     def _rounds(self, search: Search) -> Iterator[int]:
         """Numbers of moves that double from round to round and end with the budget."""

@@ -57,7 +57,7 @@ class LocalSearch:
         left = search.remaining_evaluations
         starts = self.starts if left is None else min(self.starts, left)
         moves = NO_LIMIT if left is None else (left - starts) * self.moves_per_evaluation
-        rows, ticks, done, raised = _native.descend(
+        found = _native.descend(
             problem.native,
             problem.units,
             load=steady_load(problem),
@@ -68,14 +68,14 @@ class LocalSearch:
             seconds=search.remaining_seconds,
             threads=self.threads,
         )
-        search.evaluations += int(done.sum()) // self.moves_per_evaluation
-        scored = search.offer_many(rows[:, problem.units])
-        reraise(raised)
+        search.evaluations += int(found.moves.sum()) // self.moves_per_evaluation
+        scored = search.offer_many(found.devices[:, problem.units])
+        reraise(found.raised)
         misfits = int(np.isinf(scored).sum())
         if misfits:
             search.notes.append(
                 f"{misfits} of {len(scored)} descents end where something does not fit, the best of all at "
-                f"{ticks.min() / TICKS_PER_SECOND:.6g} s per sample"
+                f"{found.ticks.min() / TICKS_PER_SECOND:.6g} s per sample"
             )
 
 

@@ -109,16 +109,17 @@ class LocalSearch:
             if evaluations < 1 or seconds <= 0:
                 break
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
-            found, work, raised = self._run(search, pool, room, evaluations, seconds, drawn)
+            result = self._run(search, pool, room, evaluations, seconds, drawn)
             search.evaluations += min(
-                evaluations, work // len(search.problem.graph)
+                evaluations, result.work // len(search.problem.graph)
             )  # the last move may exceed it
+            found = [Schedule(state.devices, state.order, "search") for state in result.pool]
             fits = [_offer(search, schedule) for schedule in found]
             if not fits[0]:
                 room = room.tighter(search.problem, found[0])
             pool = [schedule for schedule, fit in zip(found, fits, strict=True) if fit] or pool
             turn += 1
-            reraise(raised)
+            reraise(result.raised)
         return pool
 
     def _slice(self, search: Search, most: int, *, last: bool) -> tuple[int, float]:
@@ -138,16 +139,16 @@ class LocalSearch:
 
     def _run(
         self, search: Search, pool: list[Schedule], room: _Room, evaluations: int, seconds: float, drawn: int
-    ) -> tuple[list[Schedule], int, object]:
-        """(states, work, what a signal handler raised) of one slice."""
+    ) -> _native.SearchResult:
+        """One slice of the native search."""
         problem = search.problem
         work = evaluations * len(problem.graph)
         late = not search.counts and work > seconds * WORK_PER_SECOND
-        devices, orders, _, _, done, _, raised = _native.search(
+        return _native.search(
             problem.native,
             problem.units,
-            np.stack([schedule.devices for schedule in pool]),
-            np.stack([schedule.order for schedule in pool]),
+            starts=np.stack([schedule.devices for schedule in pool]),
+            start_orders=np.stack([schedule.order for schedule in pool]),
             budget=UNLIMITED if late else work,
             seconds=seconds,
             seed=drawn,
@@ -158,8 +159,6 @@ class LocalSearch:
             held_bytes=room.held_bytes,
             room_bytes=room.room_bytes,
         )
-        found = [Schedule(row, order, "search") for row, order in zip(devices, orders, strict=True)]
-        return found, int(done), raised
 
 
 @dataclass(frozen=True, slots=True, eq=False)
