@@ -12,7 +12,6 @@ namespace stead {
 namespace {
 
 constexpr std::int64_t max_operators = std::int64_t{1} << 24;
-constexpr double picoseconds = 1e12;
 
 void check_counts(const ProblemArrays& given) {
     if (given.operators < 0 || given.operators > max_operators)
@@ -80,11 +79,11 @@ Link make_link(const std::string& where, double latency_seconds, double bytes_pe
     if (!(bytes_per_second >= 0) || (reachable && bytes_per_second == 0))
         fail("bytes_per_second of ", where, " must be above 0, got ", bytes_per_second);
     if (!reachable) return {};
-    const double ps_per_byte = picoseconds / bytes_per_second;
+    const double ps_per_byte = ticks_per_second / bytes_per_second;
     if (std::isinf(ps_per_byte)) fail("bytes_per_second of ", where, " is too small: ", bytes_per_second);
     return {.ps_per_byte = ps_per_byte,
-            .latency = saturating_round(latency_seconds * picoseconds),
-            .gap = saturating_round(gap_seconds * picoseconds)};
+            .latency = saturating_round(latency_seconds * ticks_per_second),
+            .gap = saturating_round(gap_seconds * ticks_per_second)};
 }
 
 std::string pair_name(std::size_t s, std::size_t d) {
@@ -174,7 +173,7 @@ void Problem::take_graph(const ProblemArrays& given) {
     consumer = copy(given.consumer);
     tensor_bytes = copy(given.tensor_bytes);
     tensor_kept = copy(given.tensor_kept);
-    for (const double seconds : given.tensor_seconds) tensor_ticks.push_back(saturating_round(seconds * picoseconds));
+    for (const double seconds : given.tensor_seconds) tensor_ticks.push_back(saturating_round(seconds * ticks_per_second));
     workspace_bytes = copy(given.workspace_bytes);
     phase = copy(given.phase);
     weight_bytes = copy(given.weight_bytes);
@@ -182,7 +181,7 @@ void Problem::take_graph(const ProblemArrays& given) {
     weight_user = copy(given.weight_user);
     duration.reserve(given.seconds.size());
     for (const double seconds : given.seconds)
-        duration.push_back(std::isinf(seconds) ? impossible : saturating_round(seconds * picoseconds));
+        duration.push_back(std::isinf(seconds) ? impossible : saturating_round(seconds * ticks_per_second));
 }
 
 void Problem::take_devices(const ProblemArrays& given) {

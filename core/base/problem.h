@@ -5,19 +5,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
+#include "base/ticks.h"
+
 namespace stead {
-
-/// Time in picoseconds. Integers make sums exact and independent of their order.
-using Ticks = std::int64_t;
-
-inline constexpr Ticks never = std::numeric_limits<Ticks>::max();
-
-/// Stands for "cannot run there" in durations and for "unreachable" in latencies.
-inline constexpr Ticks impossible = -1;
 
 inline constexpr int max_devices = 64;
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "sim/batch.h"
+#include "base/workers.h"
 
 namespace stead {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "bindings/border.h"
-#include "search/balance.h"
-#include "search/supernodes.h"
+#include "search/balance/balance.h"
+#include "search/balance/supernodes.h"
 
 namespace stead::bindings {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/fail.h"
 #include "base/load_kind.h"
-#include "sim/batch.h"
+#include "base/workers.h"
 
 namespace stead::bindings {
 

@@ -60,22 +60,7 @@ void check_window_options(const Problem& problem, const WindowOptions& options) 
     if (problem.horizon > never / 2 / most) fail("a step of ", most, " repetitions may take 2^62 picoseconds or more");
 }
 
-}  // namespace
-
-void bind_bounds(nb::module_& module) {
-    nb::class_<WindowBounds>(module, "WindowBounds", "The longest way through an operator, and the best window.")
-        .def_ro("path_ticks", &WindowBounds::path, "What lies before an operator, itself, what lies behind.")
-        .def_ro("window_ticks", &WindowBounds::window, "What must happen between two moments.")
-        .def_ro("head_ticks", &WindowBounds::head, "Before the window.")
-        .def_ro("tail_ticks", &WindowBounds::tail, "Behind it.");
-    module.def(
-        "earliest_finish",
-        [](const Problem& problem, bool through_host) {
-            const Crossing crossing = through_host ? Crossing::host : Crossing::link;
-            return column(without_gil([&] { return earliest_finish(problem, crossing); }));
-        },
-        "problem"_a, nb::kw_only(), "through_host"_a = false,
-        "[operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.");
+void bind_work(nb::module_& module) {
     module.def(
         "area_bound",
         [](const Matrix<std::int64_t>& ticks, const Vector<std::int64_t>& bytes,
@@ -98,6 +83,14 @@ void bind_bounds(nb::module_& module) {
         nb::kw_only(), "ticks"_a.noconvert(), "bytes"_a.noconvert(), "capacity_bytes"_a.noconvert(), "busy"_a.noconvert(),
         "seconds"_a = INFINITY,
         "Ticks that all rows take at least one after another, when bytes must fit.");
+}
+
+void bind_windows(nb::module_& module) {
+    nb::class_<WindowBounds>(module, "WindowBounds", "The longest way through an operator, and the best window.")
+        .def_ro("path_ticks", &WindowBounds::path, "What lies before an operator, itself, what lies behind.")
+        .def_ro("window_ticks", &WindowBounds::window, "What must happen between two moments.")
+        .def_ro("head_ticks", &WindowBounds::head, "Before the window.")
+        .def_ro("tail_ticks", &WindowBounds::tail, "Behind it.");
     module.def(
         "window_bounds",
         [](const Problem& problem, const Vector<std::int64_t>& bytes, const Vector<std::int32_t>& repeat, int reach,
@@ -109,6 +102,17 @@ void bind_bounds(nb::module_& module) {
         },
         "problem"_a, nb::kw_only(), "bytes"_a.noconvert(), "repeat"_a.noconvert(), "reach"_a, "seconds"_a = INFINITY,
         "Bounds on the ticks of a step; bytes and repetitions are [operator].");
+}
+
+void bind_paths(nb::module_& module) {
+    module.def(
+        "earliest_finish",
+        [](const Problem& problem, bool through_host) {
+            const Crossing crossing = through_host ? Crossing::host : Crossing::link;
+            return column(without_gil([&] { return earliest_finish(problem, crossing); }));
+        },
+        "problem"_a, nb::kw_only(), "through_host"_a = false,
+        "[operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.");
     module.def(
         "heaviest_path",
         [](const Problem& problem, const Vector<double>& weight) {
@@ -127,6 +131,14 @@ void bind_bounds(nb::module_& module) {
         },
         "problem"_a, "path"_a.noconvert(), nb::kw_only(), "through_host"_a = false,
         "Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.");
+}
+
+}  // namespace
+
+void bind_bounds(nb::module_& module) {
+    bind_work(module);
+    bind_windows(module);
+    bind_paths(module);
 }
 
 }  // namespace stead::bindings

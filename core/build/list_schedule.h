@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "base/problem.h"
+#include "base/workers.h"
 #include "build/list_tables.h"
-#include "sim/batch.h"
+#include "build/ranks.h"
 
 namespace stead {
 

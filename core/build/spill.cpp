@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/placement.h"
+#include "base/weight_users.h"
 
 namespace stead {
 
@@ -16,8 +17,8 @@ public:
     Spill(const ListTables& tables, std::span<std::uint8_t> devices, std::span<const std::int32_t> order,
           std::span<const std::int64_t> room_bytes)
         : tables_(tables), problem_(tables.problem), devices_(devices), room_(room_bytes.begin(), room_bytes.end()),
-          users_(std::int64_t{problem_.weights} * problem_.devices, 0), outputs_(tables.units(), 0),
-          by_position_(tables.units()) {
+          outputs_(tables.units(), 0), by_position_(tables.units()) {
+        users_.clear(problem_.weights, problem_.devices);
         std::vector<std::int32_t> position(problem_.operators, 0), first(tables.units());
         for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = static_cast<std::int32_t>(i);
         for (std::int32_t unit = 0; unit < tables.units(); ++unit) {
@@ -26,7 +27,7 @@ public:
                 first[unit] = std::min(first[unit], position[v]);
                 outputs_[unit] += problem_.output_bytes[v];
             }
-            for (const std::int32_t w : tables.weights[unit]) ++users(w, device(unit));
+            for (const std::int32_t w : tables.weights[unit]) users_.add(w, device(unit));
         }
         std::iota(by_position_.begin(), by_position_.end(), 0);
         std::sort(by_position_.begin(), by_position_.end(),
@@ -50,19 +51,18 @@ public:
 
 private:
     int device(std::int32_t unit) const { return devices_[tables_.members[unit].front()]; }
-    std::int32_t& users(std::int32_t w, int d) { return users_[std::int64_t{w} * problem_.devices + d]; }
 
     std::int64_t bytes_freed(std::int32_t unit, int d) {
         std::int64_t bytes = outputs_[unit];
         for (const std::int32_t w : tables_.weights[unit])
-            if (users(w, d) == 1) bytes += problem_.weight_bytes[w];
+            if (users_.count(w, d) == 1) bytes += problem_.weight_bytes[w];
         return bytes;
     }
 
     std::int64_t bytes_added(std::int32_t unit, int d) {
         std::int64_t bytes = tables_.held_bytes[unit];
         for (const std::int32_t w : tables_.weights[unit])
-            if (users(w, d) == 0) bytes += problem_.weight_bytes[w];
+            if (users_.count(w, d) == 0) bytes += problem_.weight_bytes[w];
         return bytes;
     }
 
@@ -80,8 +80,8 @@ private:
     void move(std::int32_t unit, int source, int target) {
         room_[target] -= bytes_added(unit, target);
         for (const std::int32_t w : tables_.weights[unit]) {
-            --users(w, source);
-            ++users(w, target);
+            users_.remove(w, source);
+            users_.add(w, target);
         }
         for (const std::int32_t v : tables_.members[unit]) devices_[v] = static_cast<std::uint8_t>(target);
     }
@@ -90,7 +90,7 @@ private:
     const Problem& problem_;
     std::span<std::uint8_t> devices_;
     std::vector<std::int64_t> room_;         // [device]
-    std::vector<std::int32_t> users_;        // [weight, device]; units that need it there
+    WeightUsers users_;                      // units
     std::vector<std::int64_t> outputs_;      // [unit]
     std::vector<std::int32_t> by_position_;  // units
 };

@@ -20,21 +20,15 @@ std::int32_t checkpoint_step(std::int32_t operators) {
 }  // namespace
 
 DecodeTables::DecodeTables(const Problem& problem)
-    : read_first(problem.operators + 1), read(problem.consumer.size()), behind(problem.operators),
+    : reads(transposed(problem.operators, problem.consumer_first, problem.consumer)), behind(problem.operators),
       step(checkpoint_step(problem.operators)) {
-    for (const std::int32_t reader : problem.consumer) ++read_first[reader + 1];
-    for (std::int32_t v = 0; v < problem.operators; ++v) read_first[v + 1] += read_first[v];
-    std::vector<std::int32_t> next(read_first.begin(), read_first.end() - 1);
-    for (std::int32_t t = 0; t < problem.tensors; ++t)
-        for (std::int32_t i = problem.consumer_first[t]; i < problem.consumer_first[t + 1]; ++i)
-            read[next[problem.consumer[i]]++] = t;
     const std::int64_t k = problem.devices;
     for (std::int32_t v = problem.operators - 1; v >= 0; --v) {
         Ticks least = never;
         for (int d = 0; d < k; ++d)
             if (problem.duration[v * k + d] != impossible) least = std::min(least, problem.duration[v * k + d]);
-        for (std::int32_t i = read_first[v]; i < read_first[v + 1]; ++i) {
-            Ticks& before = behind[problem.producer[read[i]]];
+        for (const std::int32_t t : reads[v]) {
+            Ticks& before = behind[problem.producer[t]];
             before = std::max(before, least + behind[v]);
         }
     }
@@ -88,8 +82,8 @@ bool Decoder::run(std::int32_t begin, std::int32_t end, Ticks cut) {
     const View<0> view = view_;
     Ticks* const free = now_.data();
     Ticks* const channel_free = free + devices_;
-    const std::int32_t* const read_first = tables_.read_first.data();
-    const std::int32_t* const read = tables_.read.data();
+    const std::int32_t* const read_first = tables_.reads.first.data();
+    const std::int32_t* const read = tables_.reads.items.data();
     const std::uint8_t* const device = device_.data();
     const std::int64_t k = devices_;
     Forget forget(nullptr);
@@ -222,8 +216,8 @@ bool Decoder::sends_differ(std::int32_t t) const {
 }
 
 void Decoder::find_sends_changed(std::int32_t v) {
-    for (std::int32_t r = tables_.read_first[v]; r < tables_.read_first[v + 1]; ++r) {
-        const std::int32_t t = tables_.read[r], at = position_[problem_.producer[t]];
+    for (const std::int32_t t : tables_.reads[v]) {
+        const std::int32_t at = position_[problem_.producer[t]];
         if (at < change_begin_ && sends_differ(t)) change_begin_ = at;
     }
 }
@@ -381,12 +375,12 @@ void Decoder::certify() {
     for (auto entry = critical_.rbegin(); entry != critical_.rend(); ++entry) {
         const std::int32_t v = *entry;
         const Ticks begins = start(v);
-        for (std::int32_t r = tables_.read_first[v]; r < tables_.read_first[v + 1]; ++r) {
-            const std::int64_t index = tables_.read[r] * devices_ + device_[v];
+        for (const std::int32_t t : tables_.reads[v]) {
+            const std::int64_t index = t * devices_ + device_[v];
             if (at_[index] != begins) continue;
             // Checkpoints behind the producer and not behind v.
             const std::int32_t top = std::min(open, position_[v] / step_);
-            const std::int32_t bottom = std::max(lowest, position_[problem_.producer[tables_.read[r]]] / step_ + 1);
+            const std::int32_t bottom = std::max(lowest, position_[problem_.producer[t]] / step_ + 1);
             for (std::int32_t c = top; c >= bottom; --c) crossing_[c] = index;
             open = std::min(open, bottom - 1);
         }

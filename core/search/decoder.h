@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/problem.h"
+#include "base/rows.h"
 #include "sim/sending.h"
 
 namespace stead {
@@ -20,10 +21,9 @@ namespace stead {
 struct DecodeTables {
     explicit DecodeTables(const Problem& problem);
 
-    std::vector<std::int32_t> read_first;  // [operator + 1]
-    std::vector<std::int32_t> read;        // tensors that each operator reads
-    std::vector<Ticks> behind;             // [operator]; least ticks from its finish to the end, wherever all run
-    std::int32_t step;                     // positions between two checkpoints
+    Rows reads;                 // [operator]; tensors
+    std::vector<Ticks> behind;  // [operator]; least ticks from its finish to the end, wherever all run
+    std::int32_t step;          // positions between two checkpoints
 };
 
 /// A schedule, and trial changes to it. Positions are places in the order.

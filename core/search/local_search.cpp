@@ -83,12 +83,8 @@ void check_options(const Problem& problem, const ResidentLimits& limits, const S
 /// Does a number of tasks on threads; the calling thread works too and asks whether to stop.
 class Crew {
 public:
-    Crew(const Workers& workers, std::int64_t tasks) : interrupted_(workers.interrupted) {
-        if (workers.threads < 0) fail("threads must be 0 (all cores) or more, got ", workers.threads);
-        const std::int64_t available =
-            workers.threads > 0 ? workers.threads : std::max(1u, std::thread::hardware_concurrency());
-        threads_ = std::clamp<std::int64_t>(tasks, 1, available);
-    }
+    Crew(const Workers& workers, std::int64_t tasks)
+        : interrupted_(workers.interrupted), threads_(thread_count(workers, tasks)) {}
 
     std::int64_t threads() const { return threads_; }
 
@@ -126,8 +122,8 @@ public:
 
 private:
     std::function<bool()> interrupted_;
+    const std::int64_t threads_;
     const std::thread::id caller_ = std::this_thread::get_id();
-    std::int64_t threads_ = 1;
     std::atomic<bool> stopped_ = false;
     std::mutex mutex_;
     std::exception_ptr error_;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/problem.h"
+#include "base/workers.h"
 #include "search/climber.h"
 #include "search/resident.h"
 #include "search/trail.h"
-#include "sim/batch.h"
 
 namespace stead {
 

@@ -68,13 +68,13 @@ std::int32_t Moves::focus() {
 
 /// An operator that sends something to `v` or gets something from it; -1 if there is none.
 std::int32_t Moves::neighbour(std::int32_t v) {
-    const DecodeTables& reads = tables_.decode;
-    const std::int32_t in = reads.read_first[v + 1] - reads.read_first[v];
+    const std::span<const std::int32_t> reads = tables_.decode.reads[v];
+    const auto in = static_cast<std::int32_t>(reads.size());
     const std::int32_t begin = problem_.consumer_first[problem_.tensor_first[v]];
     const std::int32_t out = problem_.consumer_first[problem_.tensor_first[v + 1]] - begin;
     if (in + out == 0) return -1;
     const std::int32_t pick = below(in + out);
-    return pick < in ? problem_.producer[reads.read[reads.read_first[v] + pick]] : problem_.consumer[begin + pick - in];
+    return pick < in ? problem_.producer[reads[pick]] : problem_.consumer[begin + pick - in];
 }
 
 /// Another device for the unit of `v`; -1 if it must stay.
@@ -194,9 +194,8 @@ bool Moves::stage_swap() {
 /// The first and the last position that `v` could take in the window without passing what it depends on.
 std::pair<std::int32_t, std::int32_t> Moves::slack(std::int32_t v) const {
     std::int32_t low = decoder_.first(), high = decoder_.last() - 1;
-    const DecodeTables& reads = tables_.decode;
-    for (std::int32_t r = reads.read_first[v]; r < reads.read_first[v + 1]; ++r)
-        low = std::max(low, decoder_.position(problem_.producer[reads.read[r]]) + 1);
+    for (const std::int32_t t : tables_.decode.reads[v])
+        low = std::max(low, decoder_.position(problem_.producer[t]) + 1);
     for (std::int32_t i = problem_.consumer_first[problem_.tensor_first[v]];
          i < problem_.consumer_first[problem_.tensor_first[v + 1]]; ++i)
         high = std::min(high, decoder_.position(problem_.consumer[i]) - 1);
@@ -246,7 +245,6 @@ bool Moves::stage_resort() {
     const std::int32_t at = decoder_.position(focus()) - below(length);
     const std::int32_t begin = std::clamp(at, decoder_.first(), decoder_.last() - length), end = begin + length;
     const std::vector<std::int32_t>& order = decoder_.order();
-    const DecodeTables& reads = tables_.decode;
     const auto inside = [&](std::int32_t v) { return decoder_.position(v) >= begin && decoder_.position(v) < end; };
     const double noise = chance(rng_, 0.5) ? 0.0 : 0.1 * uniform(rng_) * static_cast<double>(decoder_.makespan());
     const bool by_start = chance(rng_, 0.25);
@@ -259,8 +257,8 @@ bool Moves::stage_resort() {
     heap_.clear();
     for (std::int32_t i = begin; i < end; ++i) {
         const std::int32_t v = order[i];
-        for (std::int32_t r = reads.read_first[v]; r < reads.read_first[v + 1]; ++r)
-            missing_[i - begin] += inside(problem_.producer[reads.read[r]]);
+        for (const std::int32_t t : tables_.decode.reads[v])
+            missing_[i - begin] += inside(problem_.producer[t]);
         if (missing_[i - begin] == 0) heap_.emplace_back(key(v), -v);
     }
     std::ranges::make_heap(heap_);

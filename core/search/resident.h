@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/problem.h"
+#include "base/rows.h"
+#include "base/weight_users.h"
 
 namespace stead {
 
@@ -18,9 +20,8 @@ struct ResidentLimits {
 /// Which weights each operator uses.
 struct WeightTables {
     WeightTables(const Problem& problem, const ResidentLimits& limits);
-    std::vector<std::int32_t> used_first;  // [operator + 1]
-    std::vector<std::int32_t> used;        // weights
-    bool ample;                            // no placement can exceed any limit
+    Rows used;   // [operator]; weights
+    bool ample;  // no placement can exceed any limit
 };
 
 /// Counts what stays on each device while operators move.
@@ -40,7 +41,7 @@ private:
     const Problem& problem_;
     const WeightTables& tables_;
     const ResidentLimits& limits_;
-    std::vector<std::int32_t> users_;  // [weight, device]
+    WeightUsers users_;
     std::vector<std::int64_t> bytes_;  // [device]
 };
 

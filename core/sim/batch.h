@@ -1,12 +1,12 @@
-// Many placements at once: on threads, equal rows only once, with the same result for any number of threads.
+// Many placements at once: equal rows only once, with the same result for any number of threads.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "base/problem.h"
+#include "base/workers.h"
 #include "sim/memory.h"
 #include "sim/policies/engine.h"
 
@@ -28,15 +28,6 @@ struct RowOrders {
         return {data + (per_row ? b * length : 0), static_cast<std::size_t>(length)};
     }
 };
-
-/// How a batch runs.
-struct Workers {
-    int threads = 0;                    // 0: all cores
-    std::function<bool()> interrupted;  // asked now and then, on the calling thread only; may be empty
-};
-
-/// Thrown by a batch that was interrupted.
-struct Interrupted {};
 
 /// Scores of a batch; -1 in `ticks` unless a row was simulated to its end.
 struct Scores {
@@ -72,12 +63,6 @@ LoadScores loads_many(const Problem& problem, const Placements& placements, Memo
 /// Latency by calls, see Offload.
 Scores offload_many(const Problem& problem, const Placements& placements, bool overlapping, MemoryMode memory,
                     const Workers& workers);
-
-/// Calls one task per thread for rows of a batch: make_task() is called once on each thread and returns what scores a
-/// row, with its own memory. Rows are taken in chunks of 16 in order. Of errors, that of the first row is rethrown with
-/// its number; Interrupted is thrown when `workers.interrupted` says so.
-using RowTask = std::function<void(std::int64_t row)>;
-void run_rows(std::span<const std::int64_t> rows, const Workers& workers, const std::function<RowTask()>& make_task);
 
 /// For each row the first row that is equal to it in all `columns`.
 struct RowBytes {

@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/batch.h"
+#include "base/problem.h"
+#include "base/workers.h"
 
 namespace stead {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/watch.h"
-#include "sim/batch.h"
+#include "base/workers.h"
 #include "stages/growing_stage.h"
 #include "stages/stages.h"
 

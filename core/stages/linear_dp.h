@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/batch.h"
+#include "base/workers.h"
 #include "stages/growing_stage.h"
 #include "stages/stages.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -107,5 +108,29 @@ struct Draft {
     int routing = 0;
     Times host_latency, host_speed;
 };
+
+inline Ticks ticks(double us) { return std::llround(us * 1e6); }
+
+/// Four operators with weights of their own and shared ones.
+inline Draft memory_draft() {
+    return Draft(2, "link", 1, 1)
+        .op(10, {{4000, {1, 2}}}, 300)
+        .op(10, {{100, {3}}}, 300)
+        .op(10, {{200, {3}}}, 300)
+        .op(10, {{50, {}, true}}, 300)
+        .weight(1000, {0})
+        .weight(2000, {1})
+        .weight(500, {0, 2});
+}
+
+/// l1, r1, l2 and r2 of 2 us, l1 -> l2, r1 -> r2, and a head of 1 us that reads both; a crossing takes 2.5 us.
+inline Draft two_towers() {
+    return Draft(2, "link", 0.5, 1)
+        .op(2, {{2000, {2}}})
+        .op(2, {{2000, {3}}})
+        .op(2, {{2000, {4}}})
+        .op(2, {{2000, {4}}})
+        .op(1);
+}
 
 }  // namespace stead

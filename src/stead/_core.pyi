@@ -212,6 +212,16 @@ def simulate_placeto(graph: PlacetoGraph, placement: Annotated[NDArray[numpy.uin
 def simulate_placeto_many(graph: PlacetoGraph, placements: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, devices: int, peaks: bool = True, threads: int = 0) -> PlacetoScores:
     """Scores many placements."""
 
+def area_bound(*, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
+    """
+    Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.
+    """
+
+def total_bound(*, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
+    """
+    Ticks that all rows take at least one after another, when bytes must fit.
+    """
+
 class WindowBounds:
     """The longest way through an operator, and the best window."""
 
@@ -231,23 +241,13 @@ class WindowBounds:
     def tail_ticks(self) -> int:
         """Behind it."""
 
+def window_bounds(problem: Problem, *, bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], repeat: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], reach: int, seconds: float = float('inf')) -> WindowBounds:
+    """Bounds on the ticks of a step; bytes and repetitions are [operator]."""
+
 def earliest_finish(problem: Problem, *, through_host: bool = False) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
     """
     [operator]; ticks before which no placement can finish it; 2**63 - 1 where none can run it.
     """
-
-def area_bound(*, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
-    """
-    Ticks that the busiest device works at least; ticks are [row, device], -1 where a row may not run.
-    """
-
-def total_bound(*, ticks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], busy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf')) -> int:
-    """
-    Ticks that all rows take at least one after another, when bytes must fit.
-    """
-
-def window_bounds(problem: Problem, *, bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], repeat: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], reach: int, seconds: float = float('inf')) -> WindowBounds:
-    """Bounds on the ticks of a step; bytes and repetitions are [operator]."""
 
 def heaviest_path(problem: Problem, weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
     """The path of greatest sum of weight, as operators in order."""

@@ -76,7 +76,7 @@ public:
     }
     std::int64_t rows() const { return devices_ * (devices_ + 1) + std::int64_t{slots_}; }  // of memory for the kernel
     float seconds(std::int32_t ticks) const {
-        return ticks < 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(ticks * ps_per_tick_ * 1e-12);
+        return ticks < 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(ticks * ps_per_tick_ * seconds_per_tick);
     }
     /// Whether a schedule is so much shorter than the longest conceivable one that rounding to ticks could show.
     bool is_coarse(std::int32_t ticks) const { return ps_per_tick_ > 1 && 0 <= ticks && ticks < few_ticks; }
@@ -251,7 +251,7 @@ public:
 
     float operator()(const std::uint8_t* placement) {
         if (find_obstacle(problem_, placement).status != Status::ok) return std::numeric_limits<float>::infinity();
-        return static_cast<float>(static_cast<double>(engine_.simulate(placement, orders_, never, nullptr)) * 1e-12);
+        return static_cast<float>(static_cast<double>(engine_.simulate(placement, orders_, never, nullptr)) * seconds_per_tick);
     }
 
 private:

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "search/supernodes.h"
+#include "base/workers.h"
+#include "search/balance/supernodes.h"
 #include "search/trail.h"
-#include "sim/batch.h"
 
 namespace stead {
 

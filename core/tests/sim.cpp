@@ -1,37 +1,20 @@
-// Tests of the core without Python and without a framework, for the sanitizers. Numbers are worked out by hand; all
-// times in them are microseconds.
+// Tests of simulation; numbers are worked out by hand, times in microseconds.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <functional>
-#include <limits>
-#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/problem.h"
 #include "sim/batch.h"
 #include "sim/event_queue.h"
-#include "sim/simulate.h"
 #include "tests/draft.h"
 #include "tests/expect.h"
+#include "tests/simulated.h"
 
 using namespace stead;
 
-void test_stages();
-
 namespace {
-
-Schedule run(const Problem& problem, const Row& placement, Policy policy = Policy::fifo, const Order& order = {},
-             const Order& transfer_order = {}, bool sends = false) {
-    return simulate(problem, placement, policy, {order, transfer_order}, sends, MemoryMode::peak);
-}
-
-Ticks ticks(double us) { return std::llround(us * 1e6); }
 
 bool starts_at(const Schedule& schedule, const Times& us) {
     return std::ranges::equal(schedule.run.start, us, {}, {}, ticks);
@@ -86,17 +69,6 @@ void a_tensor_crosses_once_per_device() {
     CHECK(schedule.run.transfers.size() == 1);
     CHECK(starts_at(schedule, {0, 135, 140}) && peaks_at(schedule, {760000, 760000}));
     CHECK((schedule.operator_cause == Order{no_cause, 0, -1 - 1}));
-}
-
-Draft memory_draft() {
-    return Draft(2, "link", 1, 1)
-        .op(10, {{4000, {1, 2}}}, 300)
-        .op(10, {{100, {3}}}, 300)
-        .op(10, {{200, {3}}}, 300)
-        .op(10, {{50, {}, true}}, 300)
-        .weight(1000, {0})
-        .weight(2000, {1})
-        .weight(500, {0, 2});
 }
 
 void memory_is_counted_block_by_block() {
@@ -245,55 +217,6 @@ void one_thing_at_a_time_takes_the_sum() {
     CHECK((scores.peak == std::vector<std::int64_t>{1500 + 4000 + 300, 2500 + 4000 + 200 + 300}));
 }
 
-void bad_problems_are_refused() {
-    const Draft good = memory_draft();
-    const auto bad = [&](const std::function<void(Draft&)>& spoil) {
-        Draft draft = good;
-        spoil(draft);
-        return refused([&] { draft.build(); });
-    };
-    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    CHECK(!bad([](Draft&) {}));
-    CHECK(bad([](Draft& x) { x.seconds[3] = nan; }));
-    CHECK(bad([](Draft& x) { x.seconds[3] = -1; }));
-    CHECK(bad([](Draft& x) { x.seconds[3] = 1e30; }));
-    CHECK(bad([](Draft& x) { x.seconds.pop_back(); }));
-    CHECK(bad([](Draft& x) { x.workspace[0] = -1; }));
-    CHECK(bad([](Draft& x) { x.workspace[0] = std::numeric_limits<std::int64_t>::max(); }));
-    CHECK(bad([](Draft& x) { x.tensor_first[1] = 3; }));
-    CHECK(bad([](Draft& x) { x.tensor_first[0] = 1; }));
-    CHECK(bad([](Draft& x) { x.tensor_first.back() = 5; }));
-    CHECK(bad([](Draft& x) { x.bytes[0] = -4; }));
-    CHECK(bad([](Draft& x) { x.bytes[0] = x.bytes[1] = std::int64_t{1} << 61; }));
-    CHECK(bad([](Draft& x) { x.kept[0] = 2; }));
-    CHECK(bad([](Draft& x) { x.consumer[0] = 0; }));  // reads its own output
-    CHECK(bad([](Draft& x) { x.consumer[1] = 1; }));  // listed twice
-    CHECK(bad([](Draft& x) { x.consumer[1] = 4; }));  // no such operator
-    CHECK(bad([](Draft& x) { x.consumer[2] = -1; }));
-    CHECK(bad([](Draft& x) { x.user[2] = x.user[3] = 2; }));
-    CHECK(bad([](Draft& x) { x.weight_bytes[0] = -1; }));
-    CHECK(bad([](Draft& x) { x.latency[1] = nan; }));
-    CHECK(bad([](Draft& x) { x.speed[1] = 0; }));
-    CHECK(bad([](Draft& x) { x.speed[1] = 1e-300; }));
-    CHECK(bad([](Draft& x) { x.gap[1] = inf; }));
-    CHECK(bad([](Draft& x) { x.channel[1] = -2; }));
-    CHECK(bad([](Draft& x) { x.hops[1] = -1; }));
-    CHECK(bad([](Draft& x) { x.memory[1] = -1; }));
-    CHECK(bad([](Draft& x) { x.tensor_seconds = {1}; }));
-    CHECK(bad([](Draft& x) { x.tensor_seconds.assign(4, inf); }));
-    CHECK(bad([](Draft& x) { x.phase[0] = 3; }));
-    CHECK(bad([](Draft& x) { x.host[0] = 2; }));
-    CHECK(bad([](Draft& x) { x.routing = 2; }));
-    CHECK(bad([](Draft& x) { x.host_speed[0] = -1; }));
-    CHECK(bad([](Draft& x) { x.devices = 0; }));
-    CHECK(refused([] { Draft(65, "link", 1, 1).build(); }));
-    CHECK(!bad([](Draft& x) { x.latency[0] = nan; }));  // the diagonal is ignored
-    CHECK(!bad([](Draft& x) {
-        x.latency[1] = inf;
-        x.speed[1] = 0;
-    }));  // there is no such link
-}
-
 void bad_calls_are_refused() {
     const Problem problem = memory_draft().build();
     const Row placement{0, 1, 0, 0};
@@ -342,19 +265,6 @@ void the_first_bad_row_is_named_for_any_threads() {
     }
 }
 
-void a_batch_can_be_interrupted() {
-    std::vector<std::int64_t> rows(64);
-    std::iota(rows.begin(), rows.end(), 0);
-    bool interrupted = false;
-    try {
-        run_rows(rows, {2, [] { return true; }},
-                 [] { return [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }; });
-    } catch (const Interrupted&) {
-        interrupted = true;
-    }
-    CHECK(interrupted);
-}
-
 void the_heap_sorts() {
     std::mt19937_64 random(1);
     std::vector<std::int64_t> storage(MinHeap<std::int64_t>::slots(100)), keys(100), popped;
@@ -366,104 +276,9 @@ void the_heap_sorts() {
     CHECK(popped == keys && heap.top() == MinHeap<std::int64_t>::sentinel);
 }
 
-/// A random problem with ties, zero lengths, zero bytes, several outputs, missing links and any kind of channel.
-Draft random_draft(std::mt19937_64& random) {
-    const auto pick = [&](auto... values) {
-        const std::vector choices{values...};
-        return choices[random() % choices.size()];
-    };
-    static const std::vector<std::string> presets{"none", "link", "pair", "sender", "receiver", "bus"};
-    const int k = pick(1, 2, 3, 4, 5, 8, 16);
-    const int n = static_cast<int>(random() % 40);
-    Draft draft(k, presets[random() % presets.size()], pick(0.0, 1.0), pick(1.0, inf), pick(0.0, 0.0, 2.0));
-    const double unit = pick(1.0, 1.0, 1e9);  // the long ones do not fit packed keys
-    for (int v = 0; v < n; ++v) {
-        std::vector<Draft::Tensor> tensors(random() % 3);
-        for (Draft::Tensor& tensor : tensors) {
-            tensor.bytes = pick(0, 1000, 2000);
-            tensor.kept = random() % 5 == 0;
-            for (int reader = v + 1; reader < n; ++reader)
-                if (random() % 8 == 0) tensor.readers.push_back(reader);
-        }
-        draft.op(unit * pick(0, 0, 1, 2), tensors, pick(0, 500));
-        if (random() % 3 == 0) draft.weight(pick(0, 100), v > 0 ? Order{v - 1, v} : Order{v});
-    }
-    for (double& latency : draft.latency)
-        if (random() % 60 == 0) latency = inf;
-    for (double& seconds : draft.seconds)
-        if (random() % 400 == 0) seconds = inf;
-    for (int d = 0; d < k; ++d) draft.host[d] = random() % 2;
-    for (std::int64_t& bytes : draft.memory) bytes = pick(0, 3000, 10000, 1 << 30);
-    draft.routing = static_cast<int>(random() % 2);
-    if (random() % 4 == 0) draft.tensor_seconds.assign(draft.bytes.size(), 1e-6);
-    return draft;
-}
-
-bool equal(const Scores& a, const Scores& b) {
-    return a.ticks == b.ticks && a.status == b.status && a.peak == b.peak && a.over == b.over;
-}
-
-/// What must hold for one row of a batch, whose exact peaks are `peaks`.
-void check_row(const Problem& problem, const Row& placement, const Scores& peaks, const Scores& checked, int b) {
-    const Schedule fast = run(problem, placement);
-    const Schedule general = run(problem, placement, Policy::fifo_general);
-    CHECK(fast.makespan == peaks.ticks[b] && fast.makespan == checked.ticks[b]);
-    CHECK(static_cast<std::uint8_t>(fast.status) == peaks.status[b] && peaks.status[b] == checked.status[b]);
-    CHECK(fast.run.start == general.run.start && fast.run.order == general.run.order);
-    CHECK(fast.transfer_cause == general.transfer_cause && fast.operator_cause == general.operator_cause);
-    if (fast.makespan < 0) return;
-    if (problem.single_sender_channels)
-        CHECK(run(problem, placement, Policy::program_order, fast.run.order).run.start == fast.run.start);
-    const std::vector<Curve> curves = memory_curves(problem, placement, fast);
-    for (int d = 0; d < problem.devices; ++d) {
-        const std::int64_t i = std::int64_t{b} * problem.devices + d;
-        CHECK(*std::ranges::max_element(curves[d].bytes) == peaks.peak[i]);
-        CHECK((checked.over[i] > 0) == (peaks.over[i] > 0) && checked.over[i] <= peaks.over[i]);
-        CHECK(checked.peak[i] == -1 || checked.peak[i] == peaks.peak[i]);
-    }
-}
-
-void random_problems_agree_with_themselves() {
-    std::mt19937_64 random(7);
-    for (int round = 0; round < 150; ++round) {
-        const Problem problem = random_draft(random).build();
-        const int n = problem.operators, rows = 60;
-        Row placements(static_cast<std::size_t>(rows) * n);
-        for (std::uint8_t& d : placements) d = static_cast<std::uint8_t>(random() % problem.devices);
-        std::copy_n(placements.begin(), n, placements.begin() + 40 * n);  // a row that repeats another
-        Order position(n), transfer_position(problem.tensors);
-        std::iota(position.begin(), position.end(), 0);
-        std::iota(transfer_position.begin(), transfer_position.end(), 0);
-        std::shuffle(position.begin(), position.end(), random);
-        std::shuffle(transfer_position.begin(), transfer_position.end(), random);
-        const Placements all{placements.data(), rows};
-        const SimulateOptions fifo{.memory = MemoryMode::peak};
-        const SimulateOptions priority{.policy = Policy::priority,
-                                       .order = {position.data(), n, false},
-                                       .transfer_order = {transfer_position.data(), problem.tensors, false},
-                                       .memory = MemoryMode::peak};
-        const Scores peaks = simulate_many(problem, all, fifo, {1, {}});
-        const Scores listed = simulate_many(problem, all, priority, {1, {}});
-        const LoadScores loads = loads_many(problem, all, MemoryMode::peak, {1, {}});
-        const Scores calls = offload_many(problem, all, false, MemoryMode::peak, {1, {}});
-        for (const int threads : {2, 7}) {
-            CHECK(equal(simulate_many(problem, all, fifo, {threads, {}}), peaks));
-            CHECK(equal(simulate_many(problem, all, priority, {threads, {}}), listed));
-            CHECK(equal(loads_many(problem, all, MemoryMode::peak, {threads, {}}), loads));
-            CHECK(equal(offload_many(problem, all, false, MemoryMode::peak, {threads, {}}), calls));
-        }
-        const Scores checked = simulate_many(problem, all, {.memory = MemoryMode::check}, {2, {}});
-        for (int b = 0; b < rows; b += 7)
-            check_row(problem, Row(placements.begin() + b * n, placements.begin() + (b + 1) * n), peaks, checked, b);
-        const Ticks cutoff = std::max<Ticks>(0, peaks.ticks[0]);
-        const Scores cut = simulate_many(problem, all, {.memory = MemoryMode::off, .cutoff = cutoff}, {2, {}});
-        for (int b = 0; b < rows; ++b) CHECK(cut.ticks[b] == (peaks.ticks[b] > cutoff ? -1 : peaks.ticks[b]));
-    }
-}
-
 }  // namespace
 
-int main() {
+void test_sim() {
     policies_differ_as_worked_out();
     transfers_can_be_ordered();
     ties_go_by_index();
@@ -481,13 +296,7 @@ int main() {
     calls_copy_in_compute_and_copy_out();
     loads_count_each_crossing_at_both_ends();
     one_thing_at_a_time_takes_the_sum();
-    bad_problems_are_refused();
     bad_calls_are_refused();
     the_first_bad_row_is_named_for_any_threads();
-    a_batch_can_be_interrupted();
     the_heap_sorts();
-    random_problems_agree_with_themselves();
-    test_stages();
-    std::printf(failures == 0 ? "all tests passed\n" : "%d checks failed\n", failures);
-    return failures == 0 ? 0 : 1;
 }

@@ -1,9 +1,10 @@
-// Supernodes, and the loads of their devices while they move: what searches for the least largest load work on.
+// Supernodes: what searches for the least largest load work on.
 //
 // A supernode is a set of operators that share a device. A bundle is a set of tensors that cross together whatever the
 // placement: same source, same readers, and the same phase where phases count. Letters: v supernode, b bundle.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -50,7 +51,9 @@ public:
     /// The lane that counts a part of the load.
     int lane(Part part, int phase) const { return lane_[part][phase]; }
     /// The value of a placement, given the largest load of any device in every lane.
-    Ticks value(const Lanes& largest) const;
+    Ticks value(const Lanes& largest) const {
+        return load == LoadKind::fwbw ? largest[0] + largest[1] : *std::max_element(largest.begin(), largest.end());
+    }
 
     const int devices;
     const int phases;  // 2 for `fwbw`, else 1
@@ -83,7 +86,10 @@ private:
     void take_weights(std::span<const std::int32_t> node_of);
     void link_up();
     bool is_free(std::int32_t t) const;
-    Ticks tensor_price(std::int32_t t, int way) const;
+    Ticks tensor_price(std::int32_t t, int way) const {
+        const Link& link = ways_[way];
+        return link.latency == impossible ? impossible : problem_.wire(t, link) + link.latency;
+    }
     Ticks price(std::int32_t b, int way) const {
         return prices_.empty() ? tensor_price(tensor_[b], way) : prices_[std::int64_t{b} * way_count() + way];
     }
@@ -96,57 +102,6 @@ private:
     std::vector<Ticks> prices_;         // [bundle, way]; empty if that would be large: then bundles are single tensors
     std::vector<std::int32_t> tensor_;  // [bundle]; its first tensor
     int lane_[3][2] = {};
-};
-
-/// The loads of a placement of supernodes, kept up to date move by move. One thread only.
-class MovingLoads {
-public:
-    explicit MovingLoads(const Supernodes& nodes);
-
-    /// Starts again from a placement, in which everything must be allowed.
-    void place(std::span<const std::uint8_t> devices);
-
-    /// Works out what happens if v moves to device d, which is another one and allowed; nothing changes yet.
-    void consider(std::int32_t v, int d);
-    /// Makes the move considered last.
-    void commit();
-
-    int device(std::int32_t v) const { return device_[v]; }
-    std::span<const std::uint8_t> devices() const { return device_; }
-    const Lanes& lanes(int d) const { return lanes_[d]; }
-    std::int64_t bytes(int d) const { return bytes_[d]; }
-    std::int64_t blocked() const { return blocked_; }  // crossings without a way: with any, a placement cannot run
-    Ticks value() const;
-
-    // After consider(): devices whose load or memory would change, and to what.
-    std::uint64_t touched() const { return touched_; }
-    const Lanes& new_lanes(int d) const { return new_lanes_[d]; }
-    std::int64_t new_bytes(int d) const { return new_bytes_[d]; }
-    std::int64_t new_blocked() const { return new_blocked_; }
-    Ticks new_value() const;
-
-private:
-    void touch(int d);
-    void pay(int d, Part part, int phase, Ticks ticks, int sign);
-    void recharge_link(std::int32_t b, int s, std::uint64_t targets, int sign);
-    void recharge(std::int32_t b, int s, std::uint64_t read_on, int new_s, std::uint64_t new_read_on);
-    void move_compute(std::int32_t v, int d, int sign);
-    std::uint64_t read_on_after(std::int32_t b, int from, int to) const;
-    void note_readers(std::int32_t v, int d, int sign);
-    std::int64_t entry(std::int32_t row, int d) const { return std::int64_t{row} * nodes_.devices + d; }
-
-    const Supernodes& nodes_;
-    std::vector<std::uint8_t> device_;       // [supernode]
-    std::vector<Lanes> lanes_, new_lanes_;   // [device]
-    std::vector<std::int64_t> bytes_, new_bytes_;
-    std::int64_t blocked_ = 0, new_blocked_ = 0;
-    std::uint64_t touched_ = 0;
-    std::int32_t moving_ = -1;
-    int target_ = 0;
-    std::vector<std::uint64_t> read_on_;     // [bundle]; bit d: a reader is on device d
-    std::vector<std::int32_t> count_row_;    // [bundle]; -1 for bundles with one reader
-    std::vector<std::int32_t> readers_on_;   // [counted bundle, device]
-    std::vector<std::int32_t> users_on_;     // [shared weight, device]
 };
 
 }  // namespace stead

@@ -1,0 +1,17 @@
+// Placements for chains to start from, in which everything is allowed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
+#include "search/balance/supernodes.h"
+
+namespace stead {
+
+std::vector<std::uint8_t> random_start(const Supernodes& nodes, Rng& rng);
+
+/// Supernodes in the order of their first operators, cut into pieces of about equal time; devices in random order.
+std::vector<std::uint8_t> balanced_start(const Supernodes& nodes, Rng& rng);
+
+}  // namespace stead
