@@ -21,8 +21,8 @@ from stead.problem import Problem
 from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import DfsSticky, Heft
-from stead.solvers.rules.settle import started
 from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_fitting, tied_units
+from stead.solvers.rules.settle import started
 
 COARSEST = 48
 FINER = 4

@@ -27,6 +27,7 @@ from stead.graph.order import levels
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
 from stead.solvers.rules.settle import (
     chosen_devices,
     mean_seconds,
@@ -34,7 +35,6 @@ from stead.solvers.rules.settle import (
     speed_shares,
     started,
 )
-from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
 
 EXTRA = "partition"
 TOTAL_WEIGHT = 2**30  # partitioners add up weights in 32-bit integers
