@@ -12,12 +12,9 @@ something that waits for it, and a graph of units has no cycle.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING
 
+from stead.readers.common.file_nodes import Node, Value
 from stead.readers.common.op_costs import elements
-
-if TYPE_CHECKING:
-    from stead.readers.common.folding import Node, Value
 
 _MOST_READERS = 64  # of one value by one unit; more are not looked through
 _MOST_STEPS = 4  # from the scores to the softmax: scales and masks

@@ -11,7 +11,8 @@ from stead.errors import BadInput
 from stead.printing.wording import quoted, suggestion
 from stead.readers.common.assumed_sizes import Assumed, usual_size
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.folding import FOLDS, MAX_RANK
+from stead.readers.common.file_nodes import MAX_RANK
+from stead.readers.common.folding import FOLDS
 from stead.readers.common.op_costs import Shape
 from stead.readers.common.symbolic_sizes import size_of_expression, symbols_of
 

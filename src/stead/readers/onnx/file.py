@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stead.printing.wording import quoted
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.folding import MAX_RANK, checked_size
+from stead.readers.common.file_nodes import MAX_RANK, checked_size
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import Dimension
 from stead.readers.common.protobuf import Bytes, Field, Wire, signed

@@ -10,7 +10,7 @@ from typing import cast
 from stead.graph import MAX_BYTES
 from stead.printing.wording import one_line, quoted
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.folding import checked_size
+from stead.readers.common.file_nodes import checked_size
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import MAX_SIZE, Sizes
 from stead.readers.onnx.file import (

@@ -15,7 +15,8 @@ from stead.errors import BadGraph, BadInput
 from stead.printing.wording import one_line, quoted, shown_path
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.folding import Fold, Names, Node, Source, fold, in_order, module_of
+from stead.readers.common.file_nodes import Names, Node, Source, in_order, module_of
+from stead.readers.common.folding import Fold, fold
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
 from stead.readers.common.strict_json import collector_paused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stead.readers.common.folding import Joins
+from stead.readers.common.file_nodes import Joins
 from stead.readers.common.op_costs import (
     GRU_GATES,
     LSTM_GATES,

@@ -13,7 +13,7 @@ from xml.parsers import expat
 from stead.graph import MAX_BYTES
 from stead.printing.wording import one_line, quoted
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.folding import MAX_RANK
+from stead.readers.common.file_nodes import MAX_RANK
 from stead.readers.common.op_costs import Shape
 from stead.readers.common.protobuf import Bytes
 

@@ -20,7 +20,8 @@ from stead.graph import MAX_BYTES
 from stead.printing.wording import one_line, quoted, shown_path
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.folding import Fold, Names, Node, Source, checked_size, fold, module_of
+from stead.readers.common.file_nodes import Names, Node, Source, checked_size, module_of
+from stead.readers.common.folding import Fold, fold
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped

@@ -24,7 +24,7 @@ from typing import Any
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder, OperatorId, Phase, TensorId
 from stead.printing.wording import one_line
-from stead.readers.common.folding import Names
+from stead.readers.common.file_nodes import Names
 from stead.readers.common.op_costs import Simple
 from stead.readers.torch.aten import (
     Argument,

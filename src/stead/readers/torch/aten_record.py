@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stead.printing.wording import one_line, quoted
-from stead.readers.common.folding import checked_size
+from stead.readers.common.file_nodes import checked_size
 from stead.readers.common.op_costs import Shape, Simple
 from stead.readers.torch.aten import (
     Argument,

@@ -1,0 +1,1 @@
+"""Constructions: one placement built from scratch, by cutting an order, by list scheduling or by partitioning."""
