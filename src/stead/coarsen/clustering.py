@@ -93,7 +93,7 @@ class _State:
     def of(graph: Graph, work: NDArray[np.float64], labels: NDArray[np.int64]) -> _State:
         """Every operator a cluster of its own."""
         source, target = edge_pairs(graph)
-        tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+        tensor = graph.tensor_of_read
         key = source * len(graph) + target
         edge = np.searchsorted(
             key, graph.tensor_producer[tensor].astype(np.int64) * len(graph) + graph.readers

@@ -45,7 +45,7 @@ def colocate_single_consumers(graph: Graph, *, count_control: bool = False) -> G
     [0, 1, 1, 1]
     """
     first, second = _constraint_pairs(graph)
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     counts = np.ones(len(tensor), dtype=bool) if count_control else graph.tensor_bytes[tensor] > 0
     producer, reader = graph.tensor_producer[tensor[counts]], graph.readers[counts]
     lowest = np.full(len(graph), len(graph), dtype=np.int64)

@@ -155,6 +155,11 @@ class Graph:
         return _frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.tensor_first)))
 
     @cached_property
+    def tensor_of_read(self) -> NDArray[np.int64]:  # [read]
+        """The tensor that each entry of `readers` reads."""
+        return _frozen(np.repeat(np.arange(self.tensor_count), np.diff(self.reader_first)))
+
+    @cached_property
     def _reads(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Tensors read by each operator, as (first [operator + 1], tensor)."""
         tensor = np.repeat(np.arange(self.tensor_count, dtype=np.int32), np.diff(self.reader_first))
@@ -176,8 +181,7 @@ class Graph:
     @cached_property
     def edges(self) -> NDArray[np.int32]:  # [edge, 2]
         """(producer, reader) of every pair that shares a tensor, each pair once, sorted."""
-        tensor = np.repeat(np.arange(self.tensor_count), np.diff(self.reader_first))
-        pairs = np.stack([self.tensor_producer[tensor], self.readers], axis=1)
+        pairs = np.stack([self.tensor_producer[self.tensor_of_read], self.readers], axis=1)
         return _frozen(np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2))
 
     @cached_property

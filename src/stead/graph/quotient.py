@@ -150,7 +150,7 @@ class Members:
 
 def _outside_readers(graph: Graph, group: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(tensor, group) of every other group that reads a tensor."""
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     reader = group[graph.readers]
     outside = reader != group[graph.tensor_producer[tensor]]
     return distinct_pairs(tensor[outside], reader[outside])

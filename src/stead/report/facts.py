@@ -232,7 +232,7 @@ def resident_weights(
 
 def transfer_count(graph: Graph, devices: NDArray[np.uint8], count: int) -> int:
     """Tensors sent between `count` devices, one per receiving device."""
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     target = devices[graph.readers].astype(np.int64)
     away = target != devices[graph.tensor_producer[tensor]]
     return len(np.unique(tensor[away] * count + target[away]))

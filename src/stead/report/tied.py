@@ -78,7 +78,7 @@ def _exchanged(graph: Graph, devices: NDArray[np.uint8], users: NDArray[np.int32
     """What users of a weight send each other in the update, once for each device that gets it."""
     own = np.zeros(len(graph), dtype=bool)
     own[users] = True
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     producer, reader = graph.tensor_producer[tensor], graph.readers
     sent = own[producer] & own[reader] & (graph.phases[producer] == UPDATE) & (graph.tensor_bytes[tensor] > 0)
     sent &= devices[producer] != devices[reader]

@@ -101,7 +101,7 @@ def _check_transfers(run: Timeline) -> None:
 def _check_dependencies(run: Timeline) -> None:
     """No operator starts before everything it reads is there."""
     graph = run.problem.graph
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     producer, reader = graph.tensor_producer[tensor], graph.readers
     there = run.finish_ticks[producer]
     if run.execution == "offload":

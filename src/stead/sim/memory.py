@@ -74,7 +74,7 @@ def timed_blocks(timeline: Timeline) -> Blocks:
     """Blocks of a run: outputs from start to last use, copies from the begin of their transfer."""
     problem, on, sent = timeline.problem, timeline.devices.astype(np.int64), timeline.transfers
     graph = problem.graph
-    producer, tensor, reader = graph.tensor_producer, _tensor_of_read(graph), graph.readers
+    producer, tensor, reader = graph.tensor_producer, graph.tensor_of_read, graph.readers
     home = on[producer]
     until = timeline.finish_ticks[producer].copy()
     local = on[reader] == home[tensor]
@@ -98,7 +98,7 @@ def standing_blocks(problem: Problem, devices: NDArray[np.uint8]) -> Blocks:
     A tensor that leaves stays to the end of its device's turn, one that comes is there from its beginning.
     """
     graph, on = problem.graph, devices.astype(np.int64)
-    producer, tensor, reader = graph.tensor_producer, _tensor_of_read(graph), graph.readers
+    producer, tensor, reader = graph.tensor_producer, graph.tensor_of_read, graph.readers
     place, turn = places(on, len(problem.cluster))
     home = on[producer]
     until = place[producer] + 1
@@ -154,11 +154,6 @@ def peak_of(blocks: Blocks, problem: Problem, device: int, *, at_tick: bool) -> 
             if blocks.bytes[block]
         ),
     )
-
-
-def _tensor_of_read(graph: Graph) -> NDArray[np.int64]:
-    """The tensor of every entry of `graph.readers`."""
-    return np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
 
 
 def _last_use(key: NDArray[np.int64], time: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -149,7 +149,7 @@ def find_obstacle(placement: Placement, *, through_host: bool = False) -> Verdic
         can = np.isfinite(problem.costs.seconds[v, on[v]])
         reason = "the constraints exclude it" if can else problem.costs.reason(graph.kinds[v], device)
         return Unsupported(graph.operator_names[v], device, reason, others=len(unsupported) - 1)
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     source, target = on[graph.tensor_producer[tensor]], on[graph.readers]
     routes = problem.routes
     if through_host:

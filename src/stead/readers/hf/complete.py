@@ -40,7 +40,7 @@ def with_idle_weights(graph: Graph, idle: Mapping[str, int], renamed: Mapping[st
     count, more = len(graph), len(modules)
     weight = np.repeat(np.arange(len(graph.weight_names)), np.diff(graph.weight_user_first))
     held = [len(own) for own in modules.values()]
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     return graph_from_arrays(
         graph.name,
         operator_names=[*graph.operator_names, *names],

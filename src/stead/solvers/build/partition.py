@@ -288,7 +288,7 @@ class _UnitGraph:
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(tensor, unit) for every unit that writes or reads a tensor, each once."""
         graph, units = self._problem.graph, self.unit_of
-        tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+        tensor = graph.tensor_of_read
         every = np.concatenate([np.arange(graph.tensor_count), tensor])
         ends = np.concatenate([units[graph.tensor_producer], units[graph.readers]])
         found = np.unique(np.stack([every, ends], axis=1), axis=0)

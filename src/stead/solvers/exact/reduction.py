@@ -424,7 +424,7 @@ class _Tensors:
 
 def _tensors(graph: Graph, node_of: NDArray[np.int32], times: _Times) -> _Tensors:
     """Those with the same source, phase and readers added up."""
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     source = node_of[graph.tensor_producer]
     outside = node_of[graph.readers] != source[tensor]
     tensor, reader = distinct_pairs(tensor[outside], node_of[graph.readers[outside]])

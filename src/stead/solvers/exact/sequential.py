@@ -129,7 +129,7 @@ def _way(problem: Problem, tensors: NDArray[np.int64], s: int, d: int) -> NDArra
 def _reads(problem: Problem) -> Reads:
     """Reads by other units than the producer's, each (tensor, unit) once."""
     graph, units = problem.graph, problem.units.astype(np.int64)
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     source = units[graph.tensor_producer]
     reader = units[graph.readers]
     leaves = reader != source[tensor]

@@ -193,7 +193,7 @@ def long_lived_bytes(problem: Problem) -> NDArray[np.int64]:  # [operator]
     """Bytes of the outputs that stay: kept ones, and such that a later phase reads."""
     graph = problem.graph
     phase = graph.phases.astype(np.int64)
-    reads_of = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    reads_of = graph.tensor_of_read
     last = phase[graph.tensor_producer].copy()
     np.maximum.at(last, reads_of, phase[graph.readers])
     stays = graph.tensor_kept.astype(bool) | (last > phase[graph.tensor_producer])

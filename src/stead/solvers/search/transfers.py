@@ -24,7 +24,7 @@ def order_transfers(search: Search, *, tries: int, part: int = 0) -> None:
         return
     position = _positions(search)
     graph = problem.graph
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     crosses = devices[graph.readers] != devices[graph.tensor_producer[tensor]]
     sent = np.unique(tensor[crosses])
     if len(sent) < 2:
