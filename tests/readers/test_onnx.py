@@ -570,6 +570,19 @@ def test_reading_needs_no_package(save_onnx):
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
+def test_placing_loads_no_reader_of_another_format(save_onnx):
+    path = save_onnx(chain(node("Relu", "x", "y")))
+    code = f"""
+        import sys
+        from stead.cli.main import exit_code
+        code = exit_code(["place", {path!r}, "-d", "3090,3060", "-g", "latency", "--solver", "single"])
+        names = [name.split(".") for name in sys.modules if name.startswith("stead.readers.")]
+        print(code, *sorted({{name[2] for name in names}}))
+    """
+    said = subprocess.check_output([sys.executable, "-c", textwrap.dedent(code)], text=True).splitlines()[-1]
+    assert said == "0 base common known_formats native onnx"  # plans hold graphs in the native format
+
+
 def test_5000_nodes_are_read_within_two_seconds_of_cpu_time(save_onnx):
     nodes, stored = [], []
     for i in range(1000):

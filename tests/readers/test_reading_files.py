@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -200,7 +201,7 @@ def test_a_reader_of_another_package_is_found(here, monkeypatch):
             return Fake
 
     monkeypatch.setattr(
-        base.metadata, "entry_points", lambda group: [Point()] if group == "stead.readers" else []
+        metadata, "entry_points", lambda group: [Point()] if group == "stead.readers" else []
     )
     Path("model.fake").write_text("anything")
     assert read("model.fake") == "model in model.fake"

@@ -12,12 +12,14 @@ def formats(json: options.Json = False) -> int:
     from stead.cli.output import print_json
     from stead.cli.streams import look, show
     from stead.printing.table import Column, table
-    from stead.readers import formats as readers
+    from stead.readers.known_formats import READERS, plugged_in
 
-    rows: list[dict[str, Any]] = []
-    for name, reader in readers().items():
-        does = (type(reader).__doc__ or "").strip().splitlines()[0]
-        rows.append({"name": name, "suffixes": list(reader.suffixes), "does": does})
+    rows: list[dict[str, Any]] = [
+        {"name": one.name, "suffixes": list(one.suffixes), "does": one.does} for one in READERS.values()
+    ]
+    for reader in plugged_in():
+        does = (type(reader).__doc__ or "").strip().partition("\n")[0]
+        rows.append({"name": reader.name, "suffixes": list(reader.suffixes), "does": does})
     if json:
         print_json(rows)
         return 0

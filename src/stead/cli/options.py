@@ -123,7 +123,7 @@ def model_options(
 def shapes_from(given: list[str] | None) -> dict[str, int | tuple[int, ...]]:
     """Sizes given as NAME=8 or NAME=1x3x224x224."""
     from stead.errors import BadInput
-    from stead.readers.base import size_from
+    from stead.option_values import size_from
 
     shapes: dict[str, int | tuple[int, ...]] = {}
     for text in given or ():

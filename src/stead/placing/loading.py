@@ -11,11 +11,12 @@ from stead.cluster import Cluster, cluster_from
 from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
 from stead.graph import Graph
+from stead.option_values import sizes_from
 from stead.printing.printable import printable
 from stead.printing.wording import one_line
 from stead.problem import Constraints, Objective, Problem
 from stead.readers import Model, read
-from stead.readers.base import reader_for, sizes_from
+from stead.readers.base import reader_for
 from stead.readers.common.assumed_sizes import TYPICAL, Assumed
 
 _MOST_ASSUMED = 6  # dimensions that a line names

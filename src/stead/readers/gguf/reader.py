@@ -27,9 +27,10 @@ from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong
 from stead.readers.common.op_costs import bytes_of_elements
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import collector_paused
-from stead.readers.gguf.file import MAGIC, Header, TensorInfo, read_header
+from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.gguf.file import Header, TensorInfo, read_header
 from stead.readers.hf.step import DEFAULT_CACHE, NOT_SAID
+from stead.readers.known_formats import OfTable
 
 __all__ = ["Gguf"]
 
@@ -53,11 +54,10 @@ _ACTIVATION_BYTES = 4  # llama.cpp keeps activations in single precision
 
 
 @dataclass(frozen=True, slots=True)
-class Gguf:
+class Gguf(OfTable):
     """Reader of GGUF models (llama.cpp): attention, feed-forward part and experts of every block."""
 
     name: ClassVar[str] = "gguf"
-    suffixes: ClassVar[tuple[str, ...]] = (".gguf",)
 
     batch: int = 1  # sequences that are decoded together
     context: int = NOT_SAID  # tokens of each sequence whose keys and values are kept; by default up to 4096
@@ -70,10 +70,6 @@ class Gguf:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
                 raise BadInput(f"{name} must be a whole number from {least} to {most}, got {number!r}")
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether it starts with GGUF."""
-        return head.startswith(MAGIC)
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file, or in all the files it is split into; no tensor is read."""

@@ -7,7 +7,6 @@ others, and graphs of single operators, are captured: transformers builds the mo
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,14 +37,14 @@ from stead.readers.hf.step import (
     dtype_named,
 )
 from stead.readers.hf.training import training_graph
+from stead.readers.known_formats import OfTable
 
 CONFIG = "config.json"
 
-_SNIFF = re.compile(rb'"(?:model_type|architectures)"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
-class HuggingFace:
+class HuggingFace(OfTable):
     """Reader of Hugging Face models.
 
     `phase` "infer" is a step of decoding for models that write text, a run for all others. `context` counts tokens in
@@ -64,7 +63,6 @@ class HuggingFace:
     traffic: Traffic = "all"
     expert_groups: int = 1
     name: ClassVar[str] = "huggingface"
-    suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
     def __post_init__(self) -> None:
         limits = (("batch", 1, MAX_BATCH), ("context", 0, MAX_CONTEXT), ("expert_groups", 1, MAX_PARTS))
@@ -79,10 +77,6 @@ class HuggingFace:
                 raise BadInput(f"{option} is one of {', '.join(known)}, got {getattr(self, option)!r}")
         if self.dtype:
             dtype_named(self.dtype)
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether it is an object that names a type of model."""
-        return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and _SNIFF.search(head) is not None
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph of a folder with a config.json, or of such a file."""

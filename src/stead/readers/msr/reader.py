@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,21 @@ from stead.graph import Graph, GraphBuilder, OperatorId
 from stead.printing.wording import one_line, quoted, shown, shown_path
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong, amount_of, checked, list_of, text_of
-from stead.readers.common.strict_json import collector_paused, read_json, stem
+from stead.readers.common.strict_json import (
+    Wrong,
+    amount_of,
+    checked,
+    collector_paused,
+    list_of,
+    one_line,
+    quoted,
+    read_json,
+    shown,
+    shown_path,
+    stem,
+    text_of,
+)
+from stead.readers.known_formats import OfTable
 from stead.readers.msr.expert_split import is_split, read_split, split_placement, write_split
 
 __all__ = ["MsrFiddle", "Repair", "host_cluster", "is_split", "read_split", "split_placement", "write_split"]
@@ -36,11 +49,10 @@ COST_TOLERANCE_MS = 1e-6
 SIZE_TOLERANCE_BYTES = 1e-6
 FASTEST_LINK_BYTES_PER_SECOND = 1e12  # no accelerator reaches its host's memory faster than this
 
-_SNIFF = re.compile(rb'"(?:maxFPGAs|maxSizePerFPGA)"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
-class MsrFiddle:
+class MsrFiddle(OfTable):
     """Reader of throughput and latency inputs.
 
     `cost_scale` multiplies every edge cost: 1000 undoes a slip of units in some published files. `repair`
@@ -50,17 +62,12 @@ class MsrFiddle:
     cost_scale: float = 1.0
     repair: Repair = "nothing"
     name: ClassVar[str] = "msr-fiddle"
-    suffixes: ClassVar[tuple[str, ...]] = (".json", ".json.gz")
 
     def __post_init__(self) -> None:
         if not 0 < self.cost_scale < math.inf:
             raise BadInput(f"cost_scale must be a positive number, got {self.cost_scale}")
         if self.repair not in get_args(Repair):
             raise BadInput(f"repair is one of {', '.join(get_args(Repair))}, got {self.repair!r}")
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether the file speaks of accelerators as these inputs do."""
-        return _SNIFF.search(head) is not None
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """Graph, seconds and cluster of a file."""

@@ -28,7 +28,20 @@ from stead.graph.kernels import Kernels
 from stead.printing.wording import one_line, quoted, shown_path, suggestion
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.strict_json import collector_paused
+from stead.readers.common.strict_json import (
+    MAX_FILE_BYTES,
+    MAX_GZIP_RATIO,
+    OUT_OF_MEMORY,
+    Wrong,
+    collector_paused,
+    one_line,
+    quoted,
+    read_bytes,
+    shown_path,
+    suggestion,
+    write_bytes,
+)
+from stead.readers.known_formats import OfTable
 
 FORMAT = "stead.graph"  # the first member; it holds the version
 VERSION = 1
@@ -79,7 +92,6 @@ _DEFAULT, _CONTROL, _OWN = (
 )  # naming of a tensor: after its producer; the same with ^ before; in tensor_names
 
 _MAGIC = b"PK\x03\x04"
-_NAME_AT = 30  # in the header of a zip member
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '([<>|=][a-zA-Z][0-9]+)', 'fortran_order': (?:True|False), "
     rb"'shape': \(([0-9]{1,12}),\), *\} *\n",
@@ -88,15 +100,10 @@ _HEADER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class GraphNpz:
+class GraphNpz(OfTable):
     """Reader of stead's own graphs in arrays."""
 
     name: ClassVar[str] = "stead-npz"
-    suffixes: ClassVar[tuple[str, ...]] = (".npz",)
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether it is a zip file whose first member says so."""
-        return head.startswith(_MAGIC) and head.startswith(f"{FORMAT}.npy".encode(), _NAME_AT)
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file."""

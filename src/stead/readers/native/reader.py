@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -33,6 +32,7 @@ from stead.readers.common.checked_values import (
     text_of,
 )
 from stead.readers.common.strict_json import collector_paused, read_json, stem
+from stead.readers.known_formats import OfTable
 from stead.readers.native.writer import (
     EVERY_DEVICE,
     FORMAT,
@@ -46,19 +46,13 @@ from stead.readers.native.writer import (
 
 __all__ = ["FORMAT", "VERSION", "JsonGraph", "graph_as_dict", "graph_from_dict", "graph_text", "write_graph"]
 
-_SNIFF = re.compile(rb'"format"\s*:\s*"stead\.graph"')
 
 
 @dataclass(frozen=True, slots=True)
-class JsonGraph:
+class JsonGraph(OfTable):
     """Reader of stead's own graphs."""
 
     name: ClassVar[str] = "stead-json"
-    suffixes: ClassVar[tuple[str, ...]] = (".json", ".json.gz")
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether the key "format" says so."""
-        return _SNIFF.search(head) is not None
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file, and the seconds it gives."""

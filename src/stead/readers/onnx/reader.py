@@ -19,7 +19,8 @@ from stead.readers.common.file_nodes import Names, Node, Source, in_order, modul
 from stead.readers.common.folding import Fold, fold
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import collector_paused
+from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.known_formats import OfTable
 from stead.readers.onnx.file import (
     ELEMENT_TYPES,
     FLOAT,
@@ -36,16 +37,13 @@ from stead.readers.onnx.work import ASIDE, IMPURE, cost, is_view, joins, operato
 
 __all__ = ["Onnx"]
 
-_START = b"\x08"  # the number of the IR version is the first field
-_AFTER_VERSION = b"\x12\x1a\x22\x28\x32\x3a\x42"  # other fields of a model
 
 
 @dataclass(frozen=True, slots=True)
-class Onnx:
+class Onnx(OfTable):
     """Reader of ONNX models: one operator per node, constants, views and bias additions folded."""
 
     name: ClassVar[str] = "onnx"
-    suffixes: ClassVar[tuple[str, ...]] = (".onnx",)
 
     shapes: Mapping[str, Given] = field(
         default_factory=dict
@@ -55,10 +53,6 @@ class Onnx:
 
     def __post_init__(self) -> None:
         check_options(self.shapes, self.fold, self.batch)
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether it starts with an IR version and another field of a model."""
-        return head[:1] == _START and len(head[2:3]) > 0 and 1 <= head[1] <= 64 and head[2] in _AFTER_VERSION
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file; nothing in it is executed and no weight is loaded."""

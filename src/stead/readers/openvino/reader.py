@@ -25,7 +25,8 @@ from stead.readers.common.folding import Fold, fold
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import collector_paused
+from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.known_formats import OfTable
 from stead.readers.openvino.file import Layer, Net, Port, read_net
 from stead.readers.openvino.work import ASIDE, ELEMENT_TYPES, IMPURE, UNKNOWN_TYPE, cost, is_view, joins
 
@@ -35,11 +36,10 @@ _SHARED_BYTES = 2**20  # two constants of at least this size at one place in the
 
 
 @dataclass(frozen=True, slots=True)
-class OpenVino:
+class OpenVino(OfTable):
     """Reader of OpenVINO models: one operator per layer, constants, views and bias additions folded."""
 
     name: ClassVar[str] = "openvino"
-    suffixes: ClassVar[tuple[str, ...]] = (".xml",)
 
     shapes: Mapping[str, Given] = field(
         default_factory=dict
@@ -50,10 +50,6 @@ class OpenVino:
 
     def __post_init__(self) -> None:
         check_options(self.shapes, self.fold, self.batch)
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether it is XML whose root is a net."""
-        return b"<net " in head[:4096] and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file; weights are not loaded unless `fused` asks for compiling."""

@@ -6,7 +6,6 @@ Only JSON is read: the graph, and how weights are stored. docs/formats.md says w
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from stead.readers.common.checked_values import Wrong, list_of, name_of, object_
 from stead.readers.common.open_sizes import Given, check_shapes
 from stead.readers.common.strict_json import collector_paused
 from stead.readers.common.symbolic_sizes import SymbolicSizes
+from stead.readers.known_formats import OfTable
 from stead.readers.torch.aten import DTYPES, Value, values_in
 from stead.readers.torch.aten_graph import Trace, build_graph
 from stead.readers.torch.aten_record import (
@@ -40,7 +40,6 @@ MAX_NODES = 2**20
 MAX_NESTING = 32  # graphs inside operators inside graphs
 MAX_NUMBER = 2**62
 
-_SNIFF = re.compile(rb"/(?:data/(?:weights|constants)/|models/[^/]{1,200}\.json|archive_format)")
 _DTYPE_CODES: dict[int, str] = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
     9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16",
@@ -51,21 +50,16 @@ _KEYWORD = 2  # kind of an argument
 
 
 @dataclass(frozen=True, slots=True)
-class Pt2:
+class Pt2(OfTable):
     """Reader of exported PyTorch programs; `shapes` sets open dimensions, by symbol or as "x[0]"."""
 
     name: ClassVar[str] = "pt2"
-    suffixes: ClassVar[tuple[str, ...]] = (".pt2",)
 
     shapes: Mapping[str, Given] = field(default_factory=dict)  # those that are left out are as in the example
     batch: int | None = None  # of open first dimensions
 
     def __post_init__(self) -> None:
         check_shapes(self.shapes, self.batch)
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether it is a zip archive with the folders of an exported program."""
-        return head.startswith(b"PK\x03\x04") and _SNIFF.search(head) is not None
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file; no weight is loaded, nothing is unpickled."""
