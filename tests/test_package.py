@@ -18,6 +18,10 @@ import stead
 from stead.cli.main import exit_code
 
 ROOT = Path(__file__).parent.parent
+VERBS = (
+    "demo", "doctor", "place", "explain", "report", "simulate", "solvers", "devices", "formats", "zoo", "bench",
+    "train",
+)  # fmt: skip
 
 
 def loaded_after(code: str) -> set[str]:
@@ -76,6 +80,23 @@ def test_a_wheel_with_too_much_or_too_little_is_told(tmp_path: Path) -> None:
     ]
 
 
+def loaded_by_commands(*commands: str) -> set[str]:
+    """Modules of stead that are loaded by commands, one after another in a new interpreter, and others."""
+    script = (
+        "import contextlib, io, sys; from stead.cli.main import exit_code\n"
+        f"for command in {commands!r}:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()):\n"
+        "        assert exit_code(command.split()) == 0, command\n"
+        "print(*(name for name in sys.modules if name.split('.')[0] in ('stead', 'numpy', 'torch', 'pydantic')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def below(room: str, modules: set[str]) -> set[str]:
+    return {name.removeprefix(f"{room}.") for name in modules if name.startswith(f"{room}.")}
+
+
 def test_all_public_names_are_importable() -> None:
     assert [name for name in stead.__all__ if not hasattr(stead, name)] == []
 
@@ -100,6 +121,19 @@ def test_the_whole_api_loads_no_framework() -> None:
 
 def test_the_command_line_starts_without_numpy() -> None:
     assert "numpy" not in loaded_after("import stead.cli.main")
+
+
+def test_help_and_lists_load_no_solver_no_reader_and_no_numpy() -> None:
+    loaded = loaded_by_commands("--help", *(f"{verb} --help" for verb in VERBS), "solvers", "formats")
+    assert below("stead.solvers", loaded) == {"registry"}
+    assert below("stead.readers", loaded) == {"known_formats"}
+    assert not {"numpy", "torch", "pydantic", "stead.sim", "stead.learn", "stead.problem"} & loaded
+
+
+def test_the_old_name_of_the_dispatch_of_placeto_says_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match=r"stead\.Placeto is now called stead\.PlacetoDispatch"):
+        old = stead.Placeto
+    assert old is stead.PlacetoDispatch
 
 
 def test_the_committed_stub_is_the_generated_one() -> None:

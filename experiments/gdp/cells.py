@@ -34,8 +34,8 @@ from stead.problem import Latency, Placement, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
-from stead.solvers.base import Search
-from stead.solvers.search.search import LocalSearch, schedule_of
+from stead.solvers.search.search import ScheduleSearch, schedule_of
+from stead.solvers.search_state import Search
 from stead.testing import two_towers
 
 Cell = dict[str, Any]
@@ -90,7 +90,7 @@ def polished(placement: Placement, seconds: float, seed: int) -> float:
     """What local search makes of a placement in so many seconds."""
     search = Search(placement.problem, Budget(seconds=wall_seconds(seconds)), solver="polish", seed=seed)
     search.offer(placement.devices, order=placement.order, found_by="policy")
-    LocalSearch().improve(search, [schedule_of(placement, "policy")])
+    ScheduleSearch().improve(search, [schedule_of(placement, "policy")])
     return search.best_seconds
 
 

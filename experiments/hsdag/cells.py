@@ -127,7 +127,7 @@ def rivals(problem: Problem, cpu_seconds: float) -> dict[str, Any]:
     """What does not learn; searches get the CPU seconds that learning took."""
     found: dict[str, Any] = {}
     names = [f"single:{name}" for name in problem.cluster.names]
-    for name in [*names, "greedy_support", "heft", "climb", "auto", "mincut"]:
+    for name in [*names, "greedy-support", "heft", "climb", "auto", "mincut"]:
         own = solver(name)
         if own.unsupported(problem) is not None:
             continue

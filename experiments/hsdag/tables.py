@@ -117,7 +117,7 @@ def models(done: dict[str, Any]) -> str:
             cell = done[f"table {name} {kind}"]
             others, own = cell["rivals"], cell["learned"]
             assert others["mincut"]["bound"] == others["mincut"]["ms"]
-            rules = [*(f"single:{device}" for device in NAMES), "greedy_support", "heft"]
+            rules = [*(f"single:{device}" for device in NAMES), "greedy-support", "heft"]
             values = [f"{others[one]['ms']:.3f}" for one in rules]
             for one in ("climb", "auto", "mincut"):
                 values.append(f"{others[one]['ms']:.3f} ({others[one]['cpu_seconds']:.3f})")

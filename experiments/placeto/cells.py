@@ -24,7 +24,7 @@ from stead.learn.rewards import Scorer
 from stead.learn.solver import Start
 from stead.learn.state import load_network, network_arrays, one_thread
 from stead.problem import Fifo, Latency, Policy, Problem
-from stead.problem import Placeto as Published
+from stead.problem import PlacetoDispatch as Published
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver

@@ -12,8 +12,9 @@ Names are imported when they are first used, so that `import stead` and `stead -
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from stead.lazy import first_use
 
 if TYPE_CHECKING:
     from stead import testing
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         Fifo,
         Latency,
         Placement,
-        Placeto,
+        PlacetoDispatch,
         Priority,
         Problem,
         ProgramOrder,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from stead.version import __version__
 
 _HOME = {
-    "stead": ("testing",),
+    "stead.testing": ("testing",),
     "stead.placing.place": ("place", "place_problem"),
     "stead.cluster": ("Cluster", "Device", "Link", "cluster_from", "link_all", "link_both_ways"),
     "stead.costs": ("CostSource", "Costs", "Given", "Roofline", "Source"),
@@ -56,7 +57,8 @@ _HOME = {
     "stead.placing.loading": ("load",),
     "stead.plan": ("Baseline", "Plan"),
     "stead.problem": (
-        "Constraints", "Fifo", "Latency", "Placement", "Placeto", "Priority", "Problem", "ProgramOrder", "Throughput",
+        "Constraints", "Fifo", "Latency", "Placement", "PlacetoDispatch", "Priority", "Problem", "ProgramOrder",
+        "Throughput",
     ),
     "stead.report": ("OperatorReport", "Report", "explain", "explain_operators", "operator_text", "page", "summary"),
     "stead.sim": (
@@ -70,24 +72,28 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "BadCluster", "BadGraph", "BadInput", "Baseline", "Bound", "Budget", "Cluster", "Constraints", "CostSource",
     "Costs", "Device", "Fifo", "Given", "Graph", "GraphBuilder", "Improvement", "Infeasible", "Latency", "Link",
-    "MissingExtra", "Model", "Operator", "OperatorReport", "Placement", "Placeto", "Plan", "Priority", "Problem",
-    "ProgramOrder", "Report", "Roofline", "Scores", "Search", "Solution", "Solver", "Source", "SteadError", "Tensor",
-    "Throughput", "Trace", "__version__", "best_bound", "cluster_from", "explain", "explain_operators",
-    "from_capture", "from_torch", "link_all", "link_both_ways",
+    "MissingExtra", "Model", "Operator", "OperatorReport", "Placement", "PlacetoDispatch", "Plan", "Priority",
+    "Problem", "ProgramOrder", "Report", "Roofline", "Scores", "Search", "Solution", "Solver", "Source",
+    "SteadError", "Tensor", "Throughput", "Trace", "__version__", "best_bound", "cluster_from", "explain",
+    "explain_operators", "from_capture", "from_torch", "link_all", "link_both_ways",
     "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "read",
     "screen_many", "simulate",
     "simulate_many", "solver", "solver_names", "summary", "testing", "write_graph",
 ]  # fmt: skip
 
 
+_first_use = first_use(__name__, _MODULE_OF)
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'stead' has no attribute {name!r}")
-    home = _MODULE_OF[name]
-    value = import_module(f"stead.{name}") if home == "stead" else getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    if name == "Placeto":
+        import warnings
+
+        message = "stead.Placeto is now called stead.PlacetoDispatch: the solver `placeto` is another class"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        name = "PlacetoDispatch"
+    return _first_use(name)
 
 
 def __dir__() -> list[str]:

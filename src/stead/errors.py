@@ -6,6 +6,8 @@ SteadError
 |   +-- BadCluster  an unknown device, no route, memory that is not positive
 +-- MissingExtra    an optional package is not installed (also an ImportError)
 +-- Infeasible      no placement meets the constraints: bytes missing by device, proved or merely not found
+
+Renamed is no error but a warning: a name still works, and has a newer one.
 """
 
 from __future__ import annotations
@@ -73,6 +75,10 @@ class Infeasible(SteadError):
         if self._fixes is None:
             self._fixes = tuple(self._find_fixes())
         return self._fixes
+
+
+class Renamed(FutureWarning):
+    """A name still works, and has a newer one that the message tells."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

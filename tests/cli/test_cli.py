@@ -61,7 +61,7 @@ def test_demo_shows_a_plan_its_gap_and_baselines(here: Path, capsys: pytest.Capt
     assert code == 0
     assert "> plan" in out
     assert "no placement is below" in out
-    assert "hf_sequential" in out
+    assert "hf-sequential" in out
     assert "does not fit: needs" in out
     assert (here / "report.html").read_text().startswith("<!doctype html>")
     assert json.loads((here / "plan.json").read_text())["format"] == "stead.plan"
@@ -150,6 +150,17 @@ def test_doctor_counts_and_tells_what_devices_can_do(here: Path, capsys: pytest.
     code, out, _ = run(capsys, "doctor", "demo.json")
     assert code == 0
     assert "GFLOP" in out
+
+
+def test_an_old_name_of_a_solver_is_told_once_and_printed_anew(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *place("-g", "latency", "--set", "start=round_robin", "--json"))
+    assert (code, err.count("\n")) == (0, 1)
+    assert "stead: note: solver 'round_robin' is now called 'round-robin'\n" in err
+    assert "round_robin" not in out
+    code, out, _ = run(capsys, *place("-g", "latency", "--solver", "fit_memory", "--json"))
+    assert (code, json.loads(out)["solver"]) == (0, "fit-memory")
 
 
 @pytest.mark.parametrize("verb", ["solvers", "devices", "formats"])

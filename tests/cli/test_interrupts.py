@@ -22,7 +22,7 @@ from stead.errors import BadInput, Infeasible
 ENDLESS = """
 import sys
 from stead.cli.main import run
-from stead.solvers import Search, base
+from stead.solvers import Search
 offered = Search.offer_many
 def offer_many(self, *rest, **more):
     found = offered(self, *rest, **more)

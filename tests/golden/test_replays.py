@@ -20,11 +20,11 @@ import pytest
 import stead
 from stead import Budget, Constraints, Infeasible, Latency, Placement, Problem, Throughput, testing
 from stead.problem import Priority
-from stead.solvers import solver, solver_names
+from stead.solvers import solver
+from stead.solvers.registry import REGISTRY
 from stead.workloads import demo_graph, parse, synthetic
 
 REPLAYS = Path(__file__).parent / "replays"
-LEARNED = {"colocrl", "hdp", "gdp", "placeto", "hsdag"}
 SEED, EVALUATIONS = 7, 300
 # Solvers with options that lead elsewhere than their defaults.
 VARIANTS = (
@@ -235,7 +235,7 @@ def test_solvers_answer_as_they_did(name: str) -> None:
 
 def own_solvers() -> list[str]:
     """Solvers of this package that are not learned."""
-    return [one for one in solver_names() if one not in LEARNED]
+    return [one for one, known in REGISTRY.items() if known.kind != "learned"]
 
 
 def test_every_solver_that_is_not_learned_is_replayed() -> None:

@@ -17,14 +17,14 @@ import pytest
 from brute import TooMany, Truth, every_placement, every_run, truth
 from plans import questions, wrong_from_starts, wrong_plan
 from problems import at_the_byte, drawn
-from verdicts import LEARNED, candidates, wrong_bounds, wrong_claims
+from verdicts import candidates, wrong_bounds, wrong_claims
 
 from stead.errors import Infeasible
 from stead.problem import Latency, Placement, ProgramOrder
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate
 from stead.sim.spec.engine import fifo, program_order
-from stead.solvers.base import REGISTRY
+from stead.solvers.registry import REGISTRY
 from stead.solvers.whole_blocks import whole_blocks
 from stead.testing import tiny_problem
 
@@ -97,7 +97,7 @@ def test_every_solver_that_does_not_learn_comes_before_the_judge():
         except Infeasible:
             continue
         judged |= {one.name for one in candidates(problem, seed)}
-    assert judged == {name for name, where in REGISTRY.items() if not where.startswith(LEARNED)}
+    assert judged == {name for name, one in REGISTRY.items() if one.kind != "learned"}
 
 
 def test_two_independent_operators_on_one_device_have_two_runs():

@@ -14,9 +14,8 @@ from stead.errors import Infeasible, SteadError
 from stead.problem import Latency, Problem, Throughput
 from stead.sim import lower_bounds, simulate
 from stead.solvers import Budget, Solution, solver
-from stead.solvers.base import REGISTRY
+from stead.solvers.registry import REGISTRY
 
-LEARNED = "stead.learn"
 ENGINES = ("cp-sat", "highs")
 
 
@@ -65,8 +64,8 @@ _PROVED = {one.name for one in PROVING}
 _OPTIONS: dict[str, tuple[tuple[str, Any], ...]] = {"anneal": (("moves", 2000),)}
 OTHERS = tuple(
     Candidate(name, _OPTIONS.get(name, ()), evaluations=300)
-    for name, where in REGISTRY.items()
-    if name not in _PROVED and not where.startswith(LEARNED)
+    for name, one in REGISTRY.items()
+    if name not in _PROVED and one.kind != "learned"
 )
 
 

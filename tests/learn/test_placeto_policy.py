@@ -34,7 +34,7 @@ from stead.learn.state import network_arrays, one_thread  # noqa: E402
 from stead.learn.symmetry import canonical  # noqa: E402
 from stead.learn.trainer import COLLAPSED_UPDATES  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
-from stead.problem import Placeto as Published  # noqa: E402
+from stead.problem import PlacetoDispatch as Published  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import chain3, diamond, two_towers  # noqa: E402

@@ -65,7 +65,7 @@ def test_an_interrupted_solver_leaves_the_best_baseline() -> None:
 
 
 def test_the_bound_stands_beside_every_answer_of_any_solver() -> None:
-    plan = place_problem(two_towers(), solver="round_robin")
+    plan = place_problem(two_towers(), solver="round-robin")
     assert (plan.solution.bound_seconds, plan.solution.bound_name) == (7.5, "crowded path")
 
 

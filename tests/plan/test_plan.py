@@ -29,7 +29,7 @@ from stead.problem import (
 from stead.report import explain, summary
 from stead.sim import simulate
 from stead.solvers import Budget, Improvement, Solution
-from stead.solvers.base import StoppedBy
+from stead.solvers.solution import StoppedBy
 from stead.testing import two_towers
 
 OLD = Path(__file__).parents[1] / "data" / "plan-v1.json"

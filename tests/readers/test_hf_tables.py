@@ -51,36 +51,36 @@ CASES = [
     Case(
         "llama-7B on 3060, 3090", LLAMA_7B, ("3060", "3090"),
         {
-            "hf_auto": ([(START, "3060"), (layer(16), "3090")], 25.209),
-            "hf_sequential": ([(START, "3060"), (layer(27), "3090")], 32.820),
-            "hf_balanced_low_0": ([(START, "3090")], 14.118),
+            "hf-auto": ([(START, "3060"), (layer(16), "3090")], 25.209),
+            "hf-sequential": ([(START, "3060"), (layer(27), "3090")], 32.820),
+            "hf-balanced-low-0": ([(START, "3090")], 14.118),
         },
         ([(START, "3090")], 14.118),
     ),
     Case(
         "llama-7B on 3090, P40", LLAMA_7B, ("3090", "P40"),
         {
-            "hf_auto": ([(START, "3090"), (layer(16), "P40")], 26.358),
-            "hf_sequential": ([(START, "3090")], 14.118),
-            "hf_balanced_low_0": ([(START, "P40")], 38.083),
+            "hf-auto": ([(START, "3090"), (layer(16), "P40")], 26.358),
+            "hf-sequential": ([(START, "3090")], 14.118),
+            "hf-balanced-low-0": ([(START, "P40")], 38.083),
         },
         ([(START, "3090")], 14.118),
     ),
     Case(
         "llama3-8B on 5090, 4060Ti", LLAMA3_8B, ("5090", "4060Ti"),
         {
-            "hf_auto": ([(START, "5090"), (layer(16), "4060Ti")], 31.802),
-            "hf_sequential": ([(START, "5090")], 8.385),
-            "hf_balanced_low_0": ([(START, "4060Ti"), (HEAD, "cpu")], 90.496),
+            "hf-auto": ([(START, "5090"), (layer(16), "4060Ti")], 31.802),
+            "hf-sequential": ([(START, "5090")], 8.385),
+            "hf-balanced-low-0": ([(START, "4060Ti"), (HEAD, "cpu")], 90.496),
         },
         ([(START, "5090")], 8.385),
     ),
     Case(
         "llama-13B on 3090, 3060, P40", LLAMA_13B, ("3090", "3060", "P40"),
         {
-            "hf_auto": ([(START, "3090"), (layer(13), "3060"), (layer(27), "P40")], 58.235),
-            "hf_sequential": ([(START, "3090"), (layer(35), "3060")], 33.464),
-            "hf_balanced_low_0": ([(START, "3060"), (layer(18), "P40")], 72.907),
+            "hf-auto": ([(START, "3090"), (layer(13), "3060"), (layer(27), "P40")], 58.235),
+            "hf-sequential": ([(START, "3090"), (layer(35), "3060")], 33.464),
+            "hf-balanced-low-0": ([(START, "3060"), (layer(18), "P40")], 72.907),
         },
         ([(START, "3060"), (layer(5), "3090")], 32.904),
     ),

@@ -23,7 +23,7 @@ from stead.problem import (
     Latency,
     Objective,
     Placement,
-    Placeto,
+    PlacetoDispatch,
     Policy,
     Priority,
     Problem,
@@ -276,17 +276,17 @@ def placeto_chain() -> Problem:
 def test_placeto_pays_its_gaps_and_no_latency() -> None:
     # The second operator starts at 10 + 10 and ends at 40; the gap of 5.7 after it counts.
     problem = placeto_chain()
-    trace = simulate(problem, Placement(problem, [0, 1]), policy=Placeto())
+    trace = simulate(problem, Placement(problem, [0, 1]), policy=PlacetoDispatch())
     assert trace.objective_seconds == 45.7e-6
     assert (trace.policy, trace.objective_ticks) == ("placeto", 45_700_000)
-    scores = simulate_many(problem, np.array([[0, 1], [0, 0]], dtype=np.uint8), policy=Placeto())
+    scores = simulate_many(problem, np.array([[0, 1], [0, 0]], dtype=np.uint8), policy=PlacetoDispatch())
     assert scores.seconds.tolist() == pytest.approx([45.7e-6, 41.4e-6], rel=1e-12)
     assert scores.policy == "placeto"
 
 
 def test_placeto_never_judges_memory() -> None:
     problem = placeto_chain().with_memory("gpu0", 1)
-    trace = simulate(problem, Placement(problem, [0, 0]), policy=Placeto())
+    trace = simulate(problem, Placement(problem, [0, 0]), policy=PlacetoDispatch())
     assert trace.feasible
     assert trace.peak_bytes.tolist() == [76_000, 0]
 
@@ -294,7 +294,7 @@ def test_placeto_never_judges_memory() -> None:
 def test_placeto_takes_one_cost_for_all_devices() -> None:
     tiny = testing.chain3()
     costs = Costs(tiny.graph, tiny.cluster, np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 1.0]]))
-    problem = Problem(tiny.graph, tiny.cluster, costs, objective=Latency(policy=Placeto()))
+    problem = Problem(tiny.graph, tiny.cluster, costs, objective=Latency(policy=PlacetoDispatch()))
     with pytest.raises(BadInput, match="operator 'b' takes different times"):
         simulate(problem, Placement(problem, [0, 0, 0]))
 
@@ -302,7 +302,7 @@ def test_placeto_takes_one_cost_for_all_devices() -> None:
 def test_placeto_takes_no_tensors_in_seconds() -> None:
     tiny = testing.chain3()
     costs = Costs(tiny.graph, tiny.cluster, np.ones((3, 2)), tensor_seconds=np.ones(3))
-    problem = Problem(tiny.graph, tiny.cluster, costs, objective=Latency(policy=Placeto()))
+    problem = Problem(tiny.graph, tiny.cluster, costs, objective=Latency(policy=PlacetoDispatch()))
     with pytest.raises(BadInput, match="these costs give tensors in seconds"):
         simulate_many(problem, np.zeros((1, 3), dtype=np.uint8))
 

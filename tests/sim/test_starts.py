@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stead.problem import Latency, Placement, Placeto, Priority, Throughput
+from stead.problem import Latency, Placement, PlacetoDispatch, Priority, Throughput
 from stead.sim import StartTimes, simulate
 from stead.sim.core_calls import placeto_graph
 from stead.sim.published_placeto import simulate_placeto
@@ -24,7 +24,7 @@ def test_starts_and_ends_are_those_of_a_trace(objective: Latency) -> None:
 
 
 def test_the_published_simulator_has_start_times_too() -> None:
-    problem = diamond(Latency(policy=Placeto()))
+    problem = diamond(Latency(policy=PlacetoDispatch()))
     start, finish = StartTimes(problem).of(np.array([[0, 1, 0, 1]], dtype=np.uint8))
     found = simulate_placeto(placeto_graph(problem), [0, 1, 0, 1], 2)
     assert np.array_equal(start[0], found.start_us * 1e-6)

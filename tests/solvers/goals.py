@@ -7,10 +7,10 @@ from functools import cache
 from stead.placing.loading import load
 from stead.problem import Latency, Objective, Problem, Throughput
 from stead.solvers import solver
-from stead.solvers.base import REGISTRY
+from stead.solvers.registry import REGISTRY
 from stead.workloads import synthetic
 
-NAMES = [name for name, where in REGISTRY.items() if not where.startswith("stead.learn")]
+NAMES = [name for name, one in REGISTRY.items() if one.kind != "learned"]
 PARTITIONERS = ("metis", "mtkahypar")  # they take every goal, and refuse only where their package is absent
 OBJECTIVES: dict[str, Objective] = {
     "latency": Latency(),

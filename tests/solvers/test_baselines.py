@@ -19,8 +19,7 @@ from stead.graph import GraphBuilder, Phase, TensorId
 from stead.graph.paths import block_paths
 from stead.problem import Constraints, Problem
 from stead.sim import simulate
-from stead.solvers import Budget, Solver, solver
-from stead.solvers.base import REGISTRY
+from stead.solvers import Budget, Solver, solver, solver_names
 from stead.solvers.rules.simple import (
     Balanced,
     Bandwidth,
@@ -76,8 +75,7 @@ def digits(solver: Solver, problem: Problem) -> str:
     return "".join(map(str, solver.solve(problem, Budget()).placement.devices.tolist()))
 
 
-RULE_MODULES = ("stead.solvers.rules.simple", "stead.solvers.rules.huggingface")
-RULES = [name for name, place in REGISTRY.items() if place.split(":")[0] in RULE_MODULES]
+RULES = [name for name in solver_names("rule") if name != "expert"]
 TWO = cluster_of(Device("d0"), Device("d1"))
 GPU_AND_CPU = cluster_of(Device("cpu", kind="cpu"), Device("gpu"))
 
@@ -261,7 +259,7 @@ def test_balanced_gives_a_device_three_times_as_fast_three_times_the_work() -> N
 def test_round_robin_deals_operators_or_layers() -> None:
     problem = chain(["h.0", "h.0", "h.1", "h.1", "h.2"], TWO)
     assert digits(RoundRobin(), problem) == "01010"
-    assert digits(solver("round_robin:layer"), problem) == "00110"
+    assert digits(solver("round-robin:layer"), problem) == "00110"
     with pytest.raises(BadInput, match="by operator or layer"):
         RoundRobin(by="wheel")
 
@@ -290,8 +288,8 @@ def test_greedy_support_prefers_accelerators_in_order() -> None:
     cluster = cluster_of(Device("cpu", kind="cpu"), Device("npu", kind="npu"), Device("gpu"))
     problem = chain([""] * 3, cluster, seconds=[[1.0, 9.0, 9.0], [1.0, inf, 9.0], [1.0, inf, inf]])
     assert digits(GreedySupport(), problem) == "120"
-    assert digits(solver("greedy_support:gpu,cpu"), problem) == "220"
-    assert digits(solver("greedy_support:gpu"), problem) == "220"  # o2 needs the cpu
+    assert digits(solver("greedy-support:gpu,cpu"), problem) == "220"
+    assert digits(solver("greedy-support:gpu"), problem) == "220"  # o2 needs the cpu
 
 
 def islands_problem(unsupported: set[int]) -> Problem:
@@ -305,7 +303,7 @@ def islands_problem(unsupported: set[int]) -> Problem:
 )
 def test_largest_n_keeps_the_islands_with_most_operators(islands: int, devices: str) -> None:
     problem = islands_problem({0, 3, 4, 9})  # islands of 2 and 4 operators
-    assert digits(solver(f"largest_n:{islands}"), problem) == devices
+    assert digits(solver(f"largest-n:{islands}"), problem) == devices
 
 
 def test_an_island_never_waits_for_what_waits_for_it() -> None:

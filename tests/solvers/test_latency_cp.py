@@ -9,7 +9,7 @@ from stead.cluster import Cluster, Device, Link, link_all
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
-from stead.problem import Constraints, Latency, Placeto, Priority, Problem, ProgramOrder, Throughput
+from stead.problem import Constraints, Latency, PlacetoDispatch, Priority, Problem, ProgramOrder, Throughput
 from stead.problem.in_ticks import Tables
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.exhaustive import Exhaustive
@@ -121,7 +121,7 @@ def test_equal_devices_are_one_class_and_unequal_links_split_it():
 
 def test_it_says_what_it_does_not_take():
     assert "dataflow" in str(LatencyCp().unsupported(chain3(Throughput())))
-    assert "Placeto" in str(LatencyCp().unsupported(chain3(Latency(policy=Placeto()))))
+    assert "Placeto" in str(LatencyCp().unsupported(chain3(Latency(policy=PlacetoDispatch()))))
     assert "more than max_tasks = 5" in str(LatencyCp(max_tasks=5).unsupported(chain3()))
 
 

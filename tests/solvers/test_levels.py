@@ -9,9 +9,9 @@ from stead.placing.loading import load
 from stead.problem import Latency, Placement, Problem, ProgramOrder
 from stead.sim import simulate
 from stead.solvers import Budget
-from stead.solvers.base import Search
 from stead.solvers.rules.simple import Single
 from stead.solvers.search.coarse_to_fine import descend
+from stead.solvers.search_state import Search
 from stead.testing import two_towers
 from stead.workloads.synthetic import synthetic
 

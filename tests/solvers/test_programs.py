@@ -14,7 +14,6 @@ from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.readers import host_cluster
 from stead.solvers import Budget
-from stead.solvers.base import Search
 from stead.solvers.exact.ideals import Ideals
 from stead.solvers.exact.prefix_mip import PrefixMip
 from stead.solvers.exact.programs.highs import HiGHS
@@ -30,6 +29,7 @@ from stead.solvers.exact.programs.program import (
     run,
 )
 from stead.solvers.exact.reduction import reduce
+from stead.solvers.search_state import Search
 from stead.testing import chain3
 
 ENGINES = ("cp-sat", "highs")

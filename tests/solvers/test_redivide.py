@@ -9,8 +9,8 @@ from stead.costs import Costs
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget
-from stead.solvers.base import Search
 from stead.solvers.search.redivide import redivide
+from stead.solvers.search_state import Search
 
 
 def separate(seconds: list[float], devices: int = 3) -> Problem:

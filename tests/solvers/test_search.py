@@ -9,19 +9,19 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import GraphBuilder
-from stead.problem import Constraints, Latency, Placeto, Problem, Throughput
+from stead.problem import Constraints, Latency, PlacetoDispatch, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
-from stead.solvers.search.search import LocalSearch, long_lived_bytes
+from stead.solvers.search.search import ScheduleSearch, long_lived_bytes
 from stead.testing import chain3, diamond, two_towers
 from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
 
 
-class TestLocalSearch(SolverContract):
+class TestScheduleSearch(SolverContract):
     @pytest.fixture
     def solver(self) -> Solver:
-        return LocalSearch(effort=200)
+        return ScheduleSearch(effort=200)
 
 
 def lstm(operators: int = 300, *, memory_bytes: int = 2**40, objective: Latency | None = None) -> Problem:
@@ -38,14 +38,14 @@ def lstm(operators: int = 300, *, memory_bytes: int = 2**40, objective: Latency 
 
 def test_it_finds_the_best_of_the_tiny_problems() -> None:
     found = [
-        LocalSearch(effort=500).solve(problem, Budget()) for problem in (chain3(), diamond(), two_towers())
+        ScheduleSearch(effort=500).solve(problem, Budget()) for problem in (chain3(), diamond(), two_towers())
     ]
     assert [solution.objective_seconds for solution in found] == [4.0, 7.0, 7.5]
 
 
 def test_it_is_better_than_its_starts_and_keeps_the_order() -> None:
     problem = lstm()
-    solution = LocalSearch(starts="single,even").solve(problem, Budget(evaluations=3000))
+    solution = ScheduleSearch(starts="single,even").solve(problem, Budget(evaluations=3000))
     starts = [solver(name).solve(problem, Budget()).objective_seconds for name in ("single", "even")]
     assert solution.objective_seconds < 0.8 * min(starts)
     assert solution.placement.order is not None
@@ -55,7 +55,7 @@ def test_it_is_better_than_its_starts_and_keeps_the_order() -> None:
 
 def test_threads_do_not_change_the_answer() -> None:
     one, two = (
-        LocalSearch(starts="single,even", threads=threads).solve(lstm(), Budget(evaluations=2000), seed=3)
+        ScheduleSearch(starts="single,even", threads=threads).solve(lstm(), Budget(evaluations=2000), seed=3)
         for threads in (1, 2)
     )
     assert one.objective_seconds == two.objective_seconds
@@ -64,14 +64,14 @@ def test_threads_do_not_change_the_answer() -> None:
 
 def test_a_fixed_policy_gets_devices_alone() -> None:
     problem = lstm(objective=Latency(order="policy"))
-    solution = LocalSearch(starts="single,even").solve(problem, Budget(evaluations=2000))
+    solution = ScheduleSearch(starts="single,even").solve(problem, Budget(evaluations=2000))
     assert solution.placement.order is None
     assert simulate(problem, solution.placement).objective_seconds == solution.objective_seconds
 
 
 def test_constraints_are_kept() -> None:
     problem = two_towers().with_constraints(Constraints(pin=(("head", "d1"),), colocate=(("l1", "r1"),)))
-    devices = LocalSearch(effort=300).solve(problem, Budget()).placement.devices
+    devices = ScheduleSearch(effort=300).solve(problem, Budget()).placement.devices
     assert devices[4] == 1
     assert devices[0] == devices[1]
 
@@ -89,7 +89,7 @@ def test_activations_that_do_not_fit_are_learned_from_the_simulator() -> None:
         link_all(["fast", "slow"], bytes_per_second=1e9, latency_seconds=0.0),
     )
     problem = Problem(graph, cluster, Costs(graph, cluster, np.tile([1.0, 3.0], (8, 1))))
-    solution = LocalSearch(starts="single").solve(problem, Budget(evaluations=4000))
+    solution = ScheduleSearch(starts="single").solve(problem, Budget(evaluations=4000))
     # Three towers on fast and one on slow would take 6 s, but fast has room for two results: slow runs two b
     # from 1 s on.
     assert solution.objective_seconds == pytest.approx(7.0, abs=1e-6)
@@ -112,10 +112,10 @@ def test_outputs_that_wait_for_the_backward_pass_are_long_lived() -> None:
 
 
 def test_it_says_what_it_does_not_search() -> None:
-    search = LocalSearch()
+    search = ScheduleSearch()
     assert "dataflow" in (search.unsupported(chain3(Throughput())) or "")
     assert "dataflow" in (search.unsupported(chain3(Latency(execution="sequential"))) or "")
-    assert "Placeto" in (search.unsupported(chain3(Latency(policy=Placeto()))) or "")
+    assert "Placeto" in (search.unsupported(chain3(Latency(policy=PlacetoDispatch()))) or "")
     with pytest.raises(BadInput, match="search does not apply"):
         search.solve(chain3(Throughput()), Budget())
 
@@ -123,7 +123,7 @@ def test_it_says_what_it_does_not_search() -> None:
 @pytest.mark.parametrize("options", [{"effort": 0}, {"streams": 0}, {"streams": 65}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(BadInput):
-        LocalSearch(**options)
+        ScheduleSearch(**options)
 
 
 def test_starts_that_have_no_way_for_a_tensor_are_passed_over():
@@ -135,4 +135,4 @@ def test_starts_that_have_no_way_for_a_tensor_are_passed_over():
     build.operator("z", reads=[x])
     graph, cluster = build.build(), Cluster((Device("a"), Device("b")), ())
     costs = Costs(graph, cluster, np.array([[1.0, 7], [7, 1], [9, 2]]))
-    assert LocalSearch(effort=200).solve(Problem(graph, cluster, costs), Budget()).objective_seconds == 9.0
+    assert ScheduleSearch(effort=200).solve(Problem(graph, cluster, costs), Budget()).objective_seconds == 9.0

@@ -147,9 +147,9 @@ def test_auto_finds_a_placement_only_climbing_can_find() -> None:
 
 def test_auto_begins_with_the_solver_that_it_is_told() -> None:
     problem = Problem(chain3().graph, chain3().cluster, chain3().costs, objective=Latency())
-    told = Auto(start="largest_n", exhaustive_below=0)
-    assert told.steps_for(problem)[0].name == "largest_n"
-    assert told.solve(problem, Budget(evaluations=1)).found_by == "largest_n:1"
+    told = Auto(start="largest-n", exhaustive_below=0)
+    assert told.steps_for(problem)[0].name == "largest-n"
+    assert told.solve(problem, Budget(evaluations=1)).found_by == "largest-n:1"
     assert Auto(exhaustive_below=0).solve(problem, Budget(evaluations=1)).found_by == "single"
     with pytest.raises(BadInput, match="another solver"):
         Auto(start="auto")

@@ -10,8 +10,8 @@ from stead.costs import Costs
 from stead.graph import GraphBuilder
 from stead.problem import Latency, Priority, Problem, ProgramOrder
 from stead.solvers import Budget
-from stead.solvers.base import Search
 from stead.solvers.search.transfers import order_transfers
+from stead.solvers.search_state import Search
 
 
 def problem() -> Problem:

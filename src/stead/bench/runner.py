@@ -18,7 +18,7 @@ from stead.bench.child import BOUND
 from stead.bench.instances import Instance, Suite
 from stead.errors import BadInput
 from stead.files import appending, read_text, write_text
-from stead.solvers import solver, solver_names
+from stead.solvers.registry import current_name, solver, solver_names
 
 FORMAT = 1
 LOADING_SECONDS = 300.0  # that reading a model may take
@@ -89,7 +89,7 @@ def _job(instance: Instance, name: str, seed: int, seconds: float | None, evalua
 def _known_solvers(names: Sequence[str]) -> list[str]:
     for name in names:
         solver(name)  # says what is wrong with a name or its argument
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(map(current_name, names)))
 
 
 class Journal:
@@ -132,7 +132,7 @@ class Journal:
             if kind == "bench" and record.get("format") != FORMAT:
                 raise BadInput(f"{path}: written by another version of stead; write to another file")
             if kind == "run":
-                self.records.append(record)
+                self.records.append({**record, "solver": current_name(str(record.get("solver")))})
 
     def _write(self, record: Record) -> None:
         if self.path is None:

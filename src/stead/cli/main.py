@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from stead.cli import (
     bench,
@@ -48,8 +51,28 @@ def _audible(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class _QuickHelp:
+    """A command whose `--help` is off where it is not given: what is absent, typer has pydantic look at."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The flag that every command has."""
+        flag = super().get_help_option(ctx)  # type: ignore[misc]
+        if flag is not None:
+            flag.default = False
+        return flag
+
+
+class _Command(_QuickHelp, TyperCommand):
+    pass
+
+
+class _Group(_QuickHelp, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="stead",
+    cls=_Group,
     help="Find the best assignment of a neural network's operators to devices.",
     epilog="For experts: stead simulate | solvers | devices | formats | zoo | bench | train, each with --help.",
     no_args_is_help=True,
@@ -71,7 +94,7 @@ for name, function, expert in (
     ("bench", bench.bench, True),
     ("train", train.train, True),
 ):
-    app.command(name, hidden=expert)(_audible(function))
+    app.command(name, cls=_Command, hidden=expert)(_audible(function))
 
 
 def _version(wanted: bool) -> None:
@@ -99,13 +122,33 @@ def run(arguments: list[str] | None = None) -> None:
 
 def exit_code(arguments: list[str] | None = None) -> int:
     """The exit code of one command: 0 done, 1 a bug, 2 bad input or output, 3 infeasible, 130 interrupted."""
-    with guarded() as out:
+    with guarded() as out, _renamed_as_notes():
         code = _exit_code(arguments)
         out.flush()
         if out.failure is not None:
             complain(f"cannot write to stdout: {out.failure.strerror}")
             return code or BAD_INPUT
         return code
+
+
+@contextmanager
+def _renamed_as_notes() -> Iterator[None]:
+    """Names that have newer ones are told in one line each."""
+    from stead.errors import Renamed
+
+    shown, told = warnings.showwarning, set[str]()
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if not issubclass(category, Renamed):
+            shown(message, category, *where, **more)
+        elif str(message) not in told:
+            told.add(str(message))
+            print(f"stead: note: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Renamed)
+        warnings.showwarning = show
+        yield
 
 
 def _exit_code(arguments: list[str] | None) -> int:

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stead.cli import options
+
+if TYPE_CHECKING:
+    from stead.solvers.registry import Entry
 
 
 def solvers(json: options.Json = False) -> int:
     """List the solvers, their options and defaults."""
-    from dataclasses import fields
-
     from stead.cli.output import print_json
     from stead.cli.streams import look, show
-    from stead.errors import MissingExtra
     from stead.printing.table import Column, table
-    from stead.solvers import solver_class, solver_names
+    from stead.solvers.registry import entries
 
-    rows: list[dict[str, Any]] = []
-    for name in solver_names():
-        try:
-            kind = solver_class(name)
-        except MissingExtra as error:
-            rows.append({"name": name, "does": str(error), "options": {}})
-            continue
-        does = (kind.__doc__ or "").strip().splitlines()[0]
-        rows.append({"name": name, "does": does, "options": {one.name: one.default for one in fields(kind)}})
+    found = entries()
     if json:
-        print_json(rows)
+        keys = ("name", "kind", "objectives", "does", "options")
+        print_json([{key: getattr(one, key) for key in keys} for one in found])
         return 0
+    does = Column("what it does, and its options", least=40, whole=True)
+    columns = [Column("solver", least=12), Column("kind"), does]
     lines = []
-    for row in rows:
-        lines.append([row["name"], row["does"]])
-        if row["options"]:
-            lines.append(["", "--set " + "  ".join(f"{key}={value!r}" for key, value in row["options"].items())])
-    columns = [Column("solver", least=12), Column("what it does, and its options", least=40, whole=True)]
+    for one in found:
+        lines += [[one.name, one.kind, one.does], *(["", "", text] for text in _more(one))]
     show("\n".join(table(columns, lines, look(), indent="")))
     return 0
+
+
+def _more(one: Entry) -> list[str]:
+    """What it takes, where that is not everything, and its options."""
+    from stead.solvers.registry import OBJECTIVES
+
+    takes = "" if one.objectives == OBJECTIVES else ", ".join(one.objectives)
+    settings = "  ".join(f"{key}={value!r}" for key, value in one.options.items())
+    return [*([f"for {takes}"] if takes else []), *([f"--set {settings}"] if settings else [])]

@@ -56,11 +56,12 @@ def train(
     from stead.cli.streams import look, print_lines, show
     from stead.errors import BadInput
     from stead.report.text import line
-    from stead.solvers import solver
+    from stead.solvers import solver, solver_names
 
     chosen: Any = solver(policy, **options.settings("--set", settings))
     if not hasattr(chosen, "learner"):
-        raise BadInput(f"{policy} is a solver that does not learn; colocrl, hdp, placeto, gdp and hsdag do")
+        *others, last = solver_names("learned")
+        raise BadInput(f"{policy} is a solver that does not learn; {', '.join(others)} and {last} do")
     runs = import_module("stead.learn.runs")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.solver").train_policy
     run = runs.Run(output, updates, resume, every)

@@ -64,7 +64,7 @@ from stead.learn.tasks import Task
 from stead.learn.trainer import Algorithm, Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers.base import Budget, Solution
+from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
 MOST_GROUPS = 256  # attention takes time in proportion to the square of it

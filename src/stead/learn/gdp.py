@@ -80,8 +80,9 @@ from stead.learn.tasks import MOST_ELITES, Task
 from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers.base import Budget, Solution, solver
 from stead.solvers.build.schedules import takes_orders
+from stead.solvers.registry import solver
+from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
 Level = Literal["auto", "operator", "unit"]

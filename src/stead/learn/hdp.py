@@ -69,7 +69,7 @@ from stead.learn.tasks import Task
 from stead.learn.trainer import Learner, Training
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers.base import Budget, Solution
+from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
 Init = Literal["rules", "random"]

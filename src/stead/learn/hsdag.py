@@ -74,7 +74,7 @@ from stead.learn.trainer import Learner, Training
 from stead.learn.walks import returns
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers.base import Budget, Solution
+from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
 Features = Literal["cost", "structure"]

@@ -66,8 +66,10 @@ from stead.learn.state import load_network, network_arrays, one_thread
 from stead.learn.tasks import Task
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers.base import Budget, Search, Solution, solver
+from stead.solvers.registry import solver
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
 Traversal = Literal["topological", "random"]

@@ -29,10 +29,12 @@ from stead.learn.trainer import Learner, Metrics
 from stead.problem import Priority, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
-from stead.solvers.base import Budget, Search, Solution, solver
+from stead.solvers.registry import solver
 from stead.solvers.rules.settle import started
 from stead.solvers.search.climb import climb_to_fit
-from stead.solvers.search.search import LocalSearch, schedule_of
+from stead.solvers.search.search import ScheduleSearch, schedule_of
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 BASELINES = ("single", "expert", "balanced")
 REFERENCES = ("single", "expert")  # the best of them is what rewards are relative to
@@ -283,10 +285,10 @@ def _offer_ordered(search: Search, proposal: Proposal, name: str) -> None:
 
 def polish(search: Search) -> None:
     """Improve the incumbent by the native search; its own line in notes and trail."""
-    if search.best is None or search.done or LocalSearch().unsupported(search.problem) is not None:
+    if search.best is None or search.done or ScheduleSearch().unsupported(search.problem) is not None:
         return
     before, found_by = search.best_seconds, search.found_by
-    LocalSearch(effort=POLISH_EFFORT).improve(search, [schedule_of(search.solution().placement, "policy")])
+    ScheduleSearch(effort=POLISH_EFFORT).improve(search, [schedule_of(search.solution().placement, "policy")])
     if search.best_seconds < before:
         search.found_by = f"{found_by} + polish"
     search.notes.append(f"polish: {told(before)} to {told(search.best_seconds)}")

@@ -12,13 +12,10 @@ from stead.errors import Infeasible, SteadError
 from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver
+from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
 from stead.solvers.auto import Auto, that_work
 
-BASELINES = (
-    "hf_auto", "hf_sequential", "hf_balanced_low_0", "capacity", "bandwidth", "even", "balanced", "round_robin",
-    "random", "expert", "greedy_support", "largest_n", "fit_memory", "metis", "mtkahypar",
-)  # fmt: skip
+BASELINES = (*(name for name in solver_names("rule") if name != "single"), "metis", "mtkahypar")
 RULE_SHARE = 0.5  # of a time limit, for baselines
 DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
 LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is

@@ -24,7 +24,7 @@ from stead.sim import Bound
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Solution, Solver, solver
 from stead.solvers.auto import Auto
-from stead.solvers.base import BOUND_SHARE
+from stead.solvers.search_state import BOUND_SHARE
 from stead.solvers.whole_blocks import (
     BLOCKS,
     EXPERT_GROUPS,

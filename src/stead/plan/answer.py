@@ -8,13 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from stead.plan.checked_fields import at, fields_of, or_none, same, seconds_of
-from stead.plan.fields import Baseline, count_of
+from stead.plan.fields import Baseline, count_of, solver_of
 from stead.plan.question import groups_of, order_from
 from stead.plan.rows import SECONDS, SMALL, row_of
 from stead.printing.wording import quoted
 from stead.problem import Placement, Problem
 from stead.readers.common.checked_values import Wrong, list_of, name_of, text_of
 from stead.solvers import Improvement, Solution
+from stead.solvers.registry import current_name
 
 
 def placement_from(problem: Problem, devices: object, order: object, replicas: object, place: str = "") -> Placement:
@@ -62,7 +63,7 @@ def trail_from(steps: Iterable[Any], timing: tuple[float, NDArray[Any]]) -> tupl
             evaluations, value, bound, found_by = items
             made.append(
                 Improvement(
-                    elapsed, count_of(evaluations), seconds_of(value), seconds_of(bound), text_of(found_by)
+                    elapsed, count_of(evaluations), seconds_of(value), seconds_of(bound), solver_of(found_by)
                 )
             )
     return tuple(made)
@@ -89,4 +90,4 @@ def baseline_from(problem: Problem, data: object, place: str) -> Baseline:
     placement = None
     if devices is not None:
         placement = placement_from(problem, devices, given.get("order"), given.get("replicas", []), place)
-    return Baseline(given["name"], value, given["reason"], placement)
+    return Baseline(current_name(given["name"]), value, given["reason"], placement)

@@ -9,7 +9,8 @@ from typing import Any
 from stead.printing.wording import shown
 from stead.problem import Placement
 from stead.readers.common.checked_values import Wrong, flag_of, list_of, text_of
-from stead.solvers.base import STOPPED_BY
+from stead.solvers.registry import current_name
+from stead.solvers.solution import STOPPED_BY
 
 FORMAT, VERSION = "stead.plan", 2
 MAX_WHOLE = 2**64
@@ -44,6 +45,11 @@ def texts_of(value: object) -> tuple[str, ...]:
     return tuple(text_of(item) for item in list_of(value))
 
 
+def solver_of(value: object) -> str:
+    """The name of a solver, or none, spelled as it is now; older plans have `_` where names have `-`."""
+    return current_name(text_of(value))
+
+
 def stopped_by_of(value: object) -> str:
     """What ended a search; nothing where an older plan does not say."""
     if text_of(value) not in STOPPED_BY:
@@ -53,8 +59,8 @@ def stopped_by_of(value: object) -> str:
 
 # Fields of a Solution that a file holds under their own names, and their checks; one line adds one.
 SOLUTION: dict[str, Callable[[Any], Any]] = {
-    "solver": text_of,
-    "found_by": text_of,
+    "solver": solver_of,
+    "found_by": solver_of,
     "bound_name": text_of,
     "scope": text_of,
     "seed": whole_of,

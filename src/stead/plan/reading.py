@@ -20,7 +20,9 @@ from stead.plan.fields import FORMAT, SOLUTION, VERSION, Baseline, whole_of
 from stead.plan.question import check_hashes, problem_from
 from stead.plan.rescoring import scored, scored_baseline, values_of
 from stead.printing.wording import one_line, shown, shown_path
-from stead.problem import Problem
+from stead.problem import (
+    Problem,
+)
 from stead.readers.common.checked_values import Wrong, list_of, object_of, text_of
 from stead.readers.common.strict_json import collector_paused, read_json
 from stead.sim import Trace

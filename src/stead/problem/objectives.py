@@ -67,7 +67,7 @@ class ProgramOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Placeto:
+class PlacetoDispatch:
     """The simulator published with Placeto, reproduced to the bit for comparison; never the judge."""
 
     @property
@@ -77,12 +77,12 @@ class Placeto:
 
 
 Order = Priority | ProgramOrder
-Policy = Fifo | Priority | ProgramOrder | Placeto
-POLICIES: dict[str, type[Fifo] | type[Priority] | type[ProgramOrder] | type[Placeto]] = {
+Policy = Fifo | Priority | ProgramOrder | PlacetoDispatch
+POLICIES: dict[str, type[Fifo] | type[Priority] | type[ProgramOrder] | type[PlacetoDispatch]] = {
     "fifo": Fifo,
     "priority": Priority,
     "program_order": ProgramOrder,
-    "placeto": Placeto,
+    "placeto": PlacetoDispatch,
 }
 
 
@@ -122,7 +122,7 @@ class Latency:
     @property
     def takes_orders(self) -> bool:
         """Whether a placement may say in which order operators run."""
-        return self.execution == "dataflow" and self.order == "free" and not isinstance(self.policy, Placeto)
+        return self.execution == "dataflow" and self.order == "free" and not isinstance(self.policy, PlacetoDispatch)
 
     def describe(self) -> str:
         """One phrase that tells this objective from every other."""

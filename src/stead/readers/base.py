@@ -20,7 +20,7 @@ from stead.graph import Graph
 from stead.option_values import option_value
 from stead.printing.wording import shown_path, suggestion
 from stead.readers.common.assumed_sizes import Assumed
-from stead.readers.common.strict_json import read_bytes, read_json, shown_path, suggestion
+from stead.readers.common.strict_json import read_json
 from stead.readers.known_formats import READERS, Format, plugged_in
 
 __all__ = ["READERS", "Model", "Reader", "configured", "formats", "read", "read_json", "reader_of"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stead import _native, clock
 from stead.errors import Infeasible
 from stead.graph import PHASES
-from stead.problem import Latency, Placeto, Problem, Throughput
+from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
 
@@ -67,7 +67,7 @@ def _least_window_seconds(problem: Problem) -> float:
 
 
 def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
-    if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, Placeto):
+    if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, PlacetoDispatch):
         return ()
     table = _Table.of(problem)
     table.check_memory(problem)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.problem import Fifo, Latency, Placeto, Policy, Problem
+from stead.problem import Fifo, Latency, PlacetoDispatch, Policy, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph
 from stead.sim.published_placeto import simulate_placeto
@@ -30,7 +30,7 @@ class StartTimes:
         dataflow = isinstance(objective, Latency) and objective.execution == "dataflow"
         policy: Policy = objective.policy if isinstance(objective, Latency) and dataflow else Fifo()
         self.problem = problem
-        self._published = placeto_graph(problem) if isinstance(policy, Placeto) else None
+        self._published = placeto_graph(problem) if isinstance(policy, PlacetoDispatch) else None
         self._arguments = {} if self._published is not None else engine_arguments(problem, policy)
 
     def of(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

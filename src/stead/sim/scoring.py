@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.errors import BadInput
-from stead.problem import Load, Pieces, Placeto, Policy, Problem
+from stead.problem import Load, Pieces, PlacetoDispatch, Policy, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
 from stead.sim.pipeline import Unrolled, unrolled
@@ -53,7 +53,7 @@ class Batch:
 
     def dataflow(self, policy: Policy, positions: NDArray[np.int32] | None = None) -> Scores:
         """Run every row by the event engine; with `positions` [placement, operator] by priorities of its own."""
-        if isinstance(policy, Placeto):
+        if isinstance(policy, PlacetoDispatch):
             return self._placeto()
         arguments = (
             engine_arguments(self.problem, policy)

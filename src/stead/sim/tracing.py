@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.problem import Load, Pieces, Placement, Placeto, Policy, Problem
+from stead.problem import Load, Pieces, Placement, PlacetoDispatch, Policy, Problem
 from stead.problem.in_ticks import Tables
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph, value_of_loads
@@ -30,7 +30,7 @@ def trace_dataflow(placement: Placement, policy: Policy, *, memory: bool) -> Tra
     obstacle = find_obstacle(placement)
     if obstacle is not None:
         return _not_run(placement, policy.name, obstacle)
-    if isinstance(policy, Placeto):
+    if isinstance(policy, PlacetoDispatch):
         return _trace_placeto(placement)
     with bad_input():
         schedule = _native.simulate(

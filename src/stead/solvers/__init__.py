@@ -1,14 +1,24 @@
-"""Ways to find a placement: baselines, splits, search, and the portfolio that chooses among them."""
+"""Ways to find a placement: baselines, splits, search, and the portfolio that chooses among them.
 
-from stead.solvers.base import (
-    Budget,
-    Improvement,
-    Search,
-    Solution,
-    Solver,
-    solver,
-    solver_class,
-    solver_names,
-)
+Names are imported when they are first used: the registry can be asked without loading what solvers need.
+"""
+
+from typing import TYPE_CHECKING
+
+from stead.lazy import first_use
+
+if TYPE_CHECKING:
+    from stead.solvers.registry import solver, solver_class, solver_names
+    from stead.solvers.search_state import Search
+    from stead.solvers.solution import Budget, Improvement, Solution, Solver
 
 __all__ = ["Budget", "Improvement", "Search", "Solution", "Solver", "solver", "solver_class", "solver_names"]
+
+__getattr__ = first_use(
+    __name__,
+    {
+        **dict.fromkeys(("solver", "solver_class", "solver_names"), "stead.solvers.registry"),
+        "Search": "stead.solvers.search_state",
+        **dict.fromkeys(("Budget", "Improvement", "Solution", "Solver"), "stead.solvers.solution"),
+    },
+)

@@ -14,21 +14,23 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from stead.errors import BadInput
-from stead.problem import Latency, Placement, Placeto, Problem, Throughput
+from stead.problem import Latency, Placement, PlacetoDispatch, Problem, Throughput
 from stead.sim import simulate, simulate_many
-from stead.solvers.base import Budget, Search, Solution, Solver, solver
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.exact.exhaustive import placement_count
 from stead.solvers.exact.mincut import runs_in_turn
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.part_budgets import limited, limited_share
+from stead.solvers.registry import solver
 from stead.solvers.search.anneal import Anneal
 from stead.solvers.search.climb import climb
 from stead.solvers.search.coarse_to_fine import descend
 from stead.solvers.search.redivide import redivide
-from stead.solvers.search.search import WORK_PER_SECOND, LocalSearch, schedule_of
+from stead.solvers.search.search import WORK_PER_SECOND, ScheduleSearch, schedule_of
 from stead.solvers.search.stages import shift_stages
 from stead.solvers.search.transfers import order_transfers
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution, Solver
 
 HURRY = 2e-4  # seconds per operator below which coarser graphs come before constructions
 PARTITIONING = 6e-5  # seconds per operator that a partitioner takes
@@ -182,7 +184,7 @@ class Auto:
                     if part or not coarse:
                         coarse = descend(search, share=COARSE_SHARE, effort=effort // 2, part=part)
                     pool = _in_turn(coarse, starts)[: _most_starts(search, effort)]
-                best = [*LocalSearch(effort=effort).improve(search, pool, part=part), *best][:POOL]
+                best = [*ScheduleSearch(effort=effort).improve(search, pool, part=part), *best][:POOL]
             if search.best_seconds > before * (1 - STALLED):
                 order_transfers(search, tries=TRANSFER_TRIES << part, part=part)
 
@@ -263,8 +265,8 @@ def _rounds(search: Search) -> Iterator[int]:
 
 def _rules(problem: Problem) -> list[Step]:
     """What people do by hand."""
-    quick = [Step("single"), Step("even"), Step("balanced"), Step("greedy_support"), Step("fit_memory")]
-    return quick if len(problem.graph) > LARGE else [*quick, Step("split"), Step("hf_sequential")]
+    quick = [Step("single"), Step("even"), Step("balanced"), Step("greedy-support"), Step("fit-memory")]
+    return quick if len(problem.graph) > LARGE else [*quick, Step("split"), Step("hf-sequential")]
 
 
 def _constructions(problem: Problem) -> list[Step]:
@@ -317,7 +319,7 @@ def _searches_orders(problem: Problem) -> bool:
     return (
         isinstance(objective, Latency)
         and objective.execution == "dataflow"
-        and not isinstance(objective.policy, Placeto)
+        and not isinstance(objective.policy, PlacetoDispatch)
     )
 
 

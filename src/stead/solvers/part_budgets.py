@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from stead.solvers.base import Search
+from stead.solvers.search_state import Search
 
 T = TypeVar("T", int, float)
 

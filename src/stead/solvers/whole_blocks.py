@@ -17,7 +17,7 @@ from stead.graph import Graph
 from stead.graph.paths import EXPERTS, block_paths, is_expert, layer_names, module_paths
 from stead.problem import Problem
 from stead.sim import Bound
-from stead.solvers.base import Solution
+from stead.solvers.solution import Solution
 
 BLOCKS = "whole blocks"
 EXPERT_GROUPS = "whole groups of experts"

@@ -27,7 +27,7 @@ from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong
 from stead.readers.common.op_costs import bytes_of_elements
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.gguf.file import Header, TensorInfo, read_header
 from stead.readers.hf.step import DEFAULT_CACHE, NOT_SAID
 from stead.readers.known_formats import OfTable

@@ -24,20 +24,7 @@ from stead.graph import Graph, GraphBuilder, OperatorId
 from stead.printing.wording import one_line, quoted, shown, shown_path
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong, amount_of, checked, list_of, text_of
-from stead.readers.common.strict_json import (
-    Wrong,
-    amount_of,
-    checked,
-    collector_paused,
-    list_of,
-    one_line,
-    quoted,
-    read_json,
-    shown,
-    shown_path,
-    stem,
-    text_of,
-)
+from stead.readers.common.strict_json import collector_paused, read_json, stem
 from stead.readers.known_formats import OfTable
 from stead.readers.msr.expert_split import is_split, read_split, split_placement, write_split
 

@@ -28,19 +28,7 @@ from stead.graph.kernels import Kernels
 from stead.printing.wording import one_line, quoted, shown_path, suggestion
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.strict_json import (
-    MAX_FILE_BYTES,
-    MAX_GZIP_RATIO,
-    OUT_OF_MEMORY,
-    Wrong,
-    collector_paused,
-    one_line,
-    quoted,
-    read_bytes,
-    shown_path,
-    suggestion,
-    write_bytes,
-)
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.known_formats import OfTable
 
 FORMAT = "stead.graph"  # the first member; it holds the version

@@ -19,7 +19,7 @@ from stead.readers.common.file_nodes import Names, Node, Source, in_order, modul
 from stead.readers.common.folding import Fold, fold
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.known_formats import OfTable
 from stead.readers.onnx.file import (
     ELEMENT_TYPES,

@@ -25,7 +25,7 @@ from stead.readers.common.folding import Fold, fold
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import Wrong, collector_paused, one_line, quoted, shown_path
+from stead.readers.common.strict_json import collector_paused
 from stead.readers.known_formats import OfTable
 from stead.readers.openvino.file import Layer, Net, Port, read_net
 from stead.readers.openvino.work import ASIDE, ELEMENT_TYPES, IMPURE, UNKNOWN_TYPE, cost, is_view, joins

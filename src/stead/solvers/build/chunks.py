@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.errors import BadInput
 from stead.problem import Problem
-from stead.solvers.base import Budget, Solution
 from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_fitting, offer_schedule
 from stead.solvers.rules.settle import chosen_devices, mean_seconds, speed_shares, started
+from stead.solvers.solution import Budget, Solution
 
 ORDERS = ("index", "rank", "depth", "level")
 ROUNDS = (1, 2, 4)

@@ -17,10 +17,11 @@ from stead import _native
 from stead.errors import BadInput
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 AVERAGES = ("mean", "min", "best")
 BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)

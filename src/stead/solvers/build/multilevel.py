@@ -18,11 +18,12 @@ from stead.coarsen.clustering import cluster_problem
 from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.problem import Problem
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import DfsSticky, Heft
 from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_fitting, tied_units
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 COARSEST = 48
 FINER = 4

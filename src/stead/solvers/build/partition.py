@@ -26,7 +26,6 @@ from stead.errors import BadInput, MissingExtra
 from stead.graph.order import levels
 from stead.problem import Problem
 from stead.sim import simulate_many
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
 from stead.solvers.rules.settle import (
     chosen_devices,
@@ -35,6 +34,8 @@ from stead.solvers.rules.settle import (
     speed_shares,
     started,
 )
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 EXTRA = "partition"
 TOTAL_WEIGHT = 2**30  # partitioners add up weights in 32-bit integers

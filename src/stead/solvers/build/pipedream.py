@@ -21,10 +21,10 @@ from stead import _native
 from stead.graph.arrays import distinct_pairs
 from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.problem import Problem
-from stead.solvers.base import Budget, Solution
 from stead.solvers.exact.ideals import offer_stages
 from stead.solvers.exact.reduction import Reduced, not_steady, reduce, steady_load
 from stead.solvers.rules.settle import started
+from stead.solvers.solution import Budget, Solution
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from stead.coarsen.colocation import forward_operators
 from stead.graph.components import connected
 from stead.problem import Latency, Priority, Problem, ProgramOrder
 from stead.sim import simulate_many
-from stead.solvers.base import Search
+from stead.solvers.search_state import Search
 
 MOST_SPILLS = 24
 MOST_PRESSURE = 8

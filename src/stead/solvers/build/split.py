@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.schedules import mirrored_groupings
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 Used = tuple[int, ...]  # how many devices of each class are taken
 

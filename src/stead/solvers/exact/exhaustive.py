@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from stead.graph.order import levels
 from stead.problem import Latency, Problem
-from stead.solvers.base import Budget, Search, Solution
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 CHUNK = 4096
 POLICY_ORDER = "placements without an order of their own"

@@ -26,11 +26,12 @@ from stead.problem import Placement, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import Shortfall, simulate
 from stead.sim.replication import sync_ticks_per_byte
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.linear_orders import linear_orders
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce, steady_load
 from stead.solvers.rules.settle import started
 from stead.solvers.rules.simple import Balanced
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 NEVER = int(np.iinfo(np.int64).max)
 Sharing = dict[str, Any]  # arguments of the core that let devices share stages

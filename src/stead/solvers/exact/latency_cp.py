@@ -24,17 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.problem import Latency, Order, Placement, Placeto, Problem
+from stead.problem import Latency, Order, Placement, PlacetoDispatch, Problem
 from stead.problem.in_ticks import IMPOSSIBLE, Tables
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate
 from stead.solvers.auto import Auto
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.exact.all_orders import NO_CHANNEL, EveryOrder, Tasks
 from stead.solvers.exact.programs.program import Outcome, Program, Scale, Settings, run
 from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 MOST_TASKS = 100  # of a placement whose orders are all looked at
 NEVER = 2**62  # ticks
@@ -68,7 +69,7 @@ class LatencyCp:
         objective = problem.objective
         if not isinstance(objective, Latency) or objective.execution != "dataflow":
             return "it schedules operators and transfers: latency with dataflow execution"
-        if isinstance(objective.policy, Placeto):
+        if isinstance(objective.policy, PlacetoDispatch):
             return "the published simulator of Placeto has rules of its own that the program does not know"
         count = len(problem.cluster)
         tasks = len(problem.graph) * count + problem.graph.tensor_count * count * (count - 1)

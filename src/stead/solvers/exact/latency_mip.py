@@ -27,7 +27,6 @@ from stead.problem import Problem
 from stead.problem.in_ticks import Tables
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.offload_run import pieces
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.call_ideals import CallIdeals
 from stead.solvers.exact.offload import (
     OffloadLinear,
@@ -41,6 +40,8 @@ from stead.solvers.exact.programs.solving import BUILDING_SECONDS
 from stead.solvers.exact.reduction import Reduced, reduce
 from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 COMPARING_SECONDS = 6e-8  # per two nodes of two equal accelerators
 

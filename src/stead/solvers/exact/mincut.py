@@ -15,9 +15,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.problem import Latency, Placeto, Problem
+from stead.problem import Latency, PlacetoDispatch, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.split import Split
 from stead.solvers.exact.exchange import MOST_TICKS, exchange, longest_total
 from stead.solvers.exact.programs.program import Engine, Settings, run
@@ -27,6 +26,8 @@ from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
 from stead.solvers.rules.simple import FitMemory
 from stead.solvers.search.climb import climb_to_fit
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 CLOSING_EFFORT = 2.0  # deterministic seconds for CP-SAT to prove what HiGHS has within tolerances
 
@@ -116,7 +117,7 @@ def runs_in_turn(problem: Problem) -> bool:
         return False
     if objective.execution == "sequential":
         return True
-    if isinstance(objective.policy, Placeto) or len(graph.edges) != max(0, len(graph) - 1):
+    if isinstance(objective.policy, PlacetoDispatch) or len(graph.edges) != max(0, len(graph) - 1):
         return False
     feeds_the_next = bool((graph.edges[:, 1] == graph.edges[:, 0] + 1).all())
     return feeds_the_next and bool((np.bincount(graph.tensor_producer, minlength=1) <= 1).all())

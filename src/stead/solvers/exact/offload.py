@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from stead.graph.arrays import distinct_pairs
 from stead.problem import Latency, Problem, Throughput
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.ideals import Ideals
 from stead.solvers.exact.interval_costs import IntervalCosts, Late
 from stead.solvers.exact.linear_orders import linear_orders
@@ -28,6 +27,8 @@ from stead.solvers.rules.expert import Expert
 from stead.solvers.rules.settle import settled, started
 from stead.solvers.rules.simple import Single
 from stead.solvers.search.climb import climb_to_fit
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 REDUCING_SECONDS = 2.5e-5  # per operator, for the supernodes of calls: nothing stops them on the way
 MEMORY_ROUNDS = 4  # attempts with less room where the simulator counts more than weights

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
-from stead.solvers.base import Budget, Solution
 from stead.solvers.exact.programs.load_rows import LoadRows
 from stead.solvers.exact.programs.program import Engine, Settings
 from stead.solvers.exact.programs.solving import Given, Model, checked, solve_with, too_large
 from stead.solvers.exact.programs.starts import stages_of, start_in_stages
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce
 from stead.solvers.rules.settle import started
+from stead.solvers.solution import Budget, Solution
 
 
 @dataclass(frozen=True, slots=True)

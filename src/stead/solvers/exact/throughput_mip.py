@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
 from stead.sim.transfer_times import link_ticks
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.exact.programs.load_rows import LoadRows, Terms
 from stead.solvers.exact.programs.program import Settings
 from stead.solvers.exact.programs.solving import Given, Model, checked, solve_with, too_large
 from stead.solvers.exact.programs.starts import reaches, start_anywhere, start_in_stages
 from stead.solvers.exact.reduction import SCOPES, Merge, Reduced, not_steady, reduce
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 Contiguity = Literal["device", "any"]
 Engines = Literal["best", "cp-sat", "highs"]

@@ -39,8 +39,8 @@ from stead.graph.paths import (
     spread_labels,
 )
 from stead.problem import Problem
-from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.settle import Wish, chosen_devices, mean_seconds, solve_by_rule
+from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["layers", "time"]
 

@@ -1,4 +1,4 @@
-"""`fit_memory`: fill the accelerators with whole layers and leave the rest to the CPU, as llama.cpp does."""
+"""`fit-memory`: fill the accelerators with whole layers and leave the rest to the CPU, as llama.cpp does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from stead.errors import Infeasible
 from stead.graph import Graph
 from stead.graph.paths import is_expert, module_paths
 from stead.problem import Problem
-from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.settle import GIB, Wish, accelerators, hosts, solve_by_rule, weights_by_group
+from stead.solvers.solution import Budget, Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FitMemory:
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return "fit_memory"
+        return "fit-memory"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

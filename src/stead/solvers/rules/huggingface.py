@@ -18,8 +18,8 @@ from stead.errors import Infeasible
 from stead.graph import NOT_PARAMETERS, Graph
 from stead.graph.paths import block_paths, forward_anchors, module_paths
 from stead.problem import Problem
-from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.settle import Wish, accelerators, hosts, solve_by_rule
+from stead.solvers.solution import Budget, Solution
 
 ROOT = 0
 
@@ -72,7 +72,7 @@ class HfAuto(_DeviceMap):
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return "hf_auto"
+        return "hf-auto"
 
     def _caps(self, tree: _ModuleTree, caps: list[int]) -> list[int]:
         return _balanced_caps(tree, caps, low_zero=False)
@@ -85,7 +85,7 @@ class HfSequential(_DeviceMap):
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return "hf_sequential"
+        return "hf-sequential"
 
     def _caps(self, tree: _ModuleTree, caps: list[int]) -> list[int]:
         return caps
@@ -98,7 +98,7 @@ class HfBalancedLow0(_DeviceMap):
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return "hf_balanced_low_0"
+        return "hf-balanced-low-0"
 
     def _caps(self, tree: _ModuleTree, caps: list[int]) -> list[int]:
         return _balanced_caps(tree, caps, low_zero=True)

@@ -12,7 +12,8 @@ from stead.cluster import Cluster
 from stead.errors import BadInput
 from stead.graph.weights import resident
 from stead.problem import Problem
-from stead.solvers.base import Budget, Search, Solution, Solver
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution, Solver
 
 GIB = 2**30
 

@@ -17,7 +17,6 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import Graph
 from stead.graph.paths import forward_anchors
 from stead.problem import Problem
-from stead.solvers.base import Budget, Solution
 from stead.solvers.rules.fit_memory import FitMemory
 from stead.solvers.rules.settle import (
     Wish,
@@ -30,6 +29,7 @@ from stead.solvers.rules.settle import (
     speed_shares,
     started,
 )
+from stead.solvers.solution import Budget, Solution
 
 __all__ = [
     "Balanced",
@@ -234,12 +234,12 @@ class RoundRobin(_Rule):
 
     def __post_init__(self) -> None:
         if self.by not in ("operator", "layer"):
-            raise BadInput(f"round_robin deals by operator or layer, got {self.by!r}")
+            raise BadInput(f"round-robin deals by operator or layer, got {self.by!r}")
 
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return "round_robin"
+        return "round-robin"
 
     def wish(self, problem: Problem) -> Wish:
         """Number i of the units or layers on device i modulo their number."""
@@ -295,7 +295,7 @@ class GreedySupport(_Rule):
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return "greedy_support"
+        return "greedy-support"
 
     def wish(self, problem: Problem) -> Wish:
         """The first allowed device of each operator; devices that are not listed come last."""
@@ -313,12 +313,12 @@ class LargestN(_Rule):
 
     def __post_init__(self) -> None:
         if self.islands < 0:
-            raise BadInput(f"largest_n keeps 0 islands or more, got {self.islands}")
+            raise BadInput(f"largest-n keeps 0 islands or more, got {self.islands}")
 
     @property
     def name(self) -> str:
         """The name it is called by."""
-        return f"largest_n:{self.islands}"
+        return f"largest-n:{self.islands}"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It needs an accelerator."""

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Problem
 from stead.sim import simulate_many
-from stead.solvers.base import Budget, Search, Solution, reraise
 from stead.solvers.build.split import Split
 from stead.solvers.exact.reduction import not_balanced, steady_load
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search, reraise
+from stead.solvers.solution import Budget, Solution
 
 ROUNDS = 6  # each as long as all before it
 CHAINS = 6  # of every round

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
-from stead.solvers.base import Budget, Search, Solution
 from stead.solvers.build.split import Split
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 BATCH = 64
 

@@ -15,10 +15,12 @@ import numpy as np
 from stead.coarsen.clustering import cluster_problem
 from stead.coarsen.grouping import Grouping
 from stead.problem import Problem
-from stead.solvers.base import Budget, Search, solver
 from stead.solvers.build.schedules import Schedule, offer_schedule
 from stead.solvers.part_budgets import limited_share
-from stead.solvers.search.search import LocalSearch, schedule_of
+from stead.solvers.registry import solver
+from stead.solvers.search.search import ScheduleSearch, schedule_of
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget
 
 LEVELS = 3
 FEWEST = 32  # clusters of the coarsest level
@@ -94,7 +96,7 @@ def _searched(
                 break
     if search.best_seconds > worth_seconds:
         return []
-    return LocalSearch(effort=effort).improve(search, pool, part=part)
+    return ScheduleSearch(effort=effort).improve(search, pool, part=part)
 
 
 def _lifted(grouping: Grouping, schedule: Schedule) -> Schedule:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.problem import Problem
 from stead.problem.ticks import TICKS_PER_SECOND
-from stead.solvers.base import Budget, Search, Solution, reraise
 from stead.solvers.exact.reduction import not_balanced, steady_load
 from stead.solvers.rules.settle import accelerators, hosts, started
+from stead.solvers.search_state import Search, reraise
+from stead.solvers.solution import Budget, Solution
 
 NO_LIMIT = 2**40  # moves
 

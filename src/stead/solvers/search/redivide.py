@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from stead.costs import Costs
 from stead.problem import Placement, Problem
 from stead.sim import simulate
-from stead.solvers.base import Search
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.part_budgets import limited
+from stead.solvers.search_state import Search
 
 STEP_SECONDS = 1.0  # for the division of two devices; three times that for three
 MOST_DEVICES = 3

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from stead import _native
 from stead.errors import BadInput, Infeasible
 from stead.graph.weights import resident_bytes
-from stead.problem import Latency, Placement, Placeto, Problem, ProgramOrder
+from stead.problem import Latency, Placement, PlacetoDispatch, Problem, ProgramOrder
 from stead.sim import simulate, simulate_many
-from stead.solvers.base import Budget, Search, Solution, reraise, solver, solver_names
 from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
+from stead.solvers.registry import current_name, solver, solver_names
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search, reraise
+from stead.solvers.solution import Budget, Solution
 
 STARTS = "heft,etf,chunks,split,even,balanced,single"
 WORK_PER_SECOND = 30_000_000  # operators that one thread decodes
@@ -31,7 +33,7 @@ MANY_OPERATORS = 20_000  # where a sweep over all windows takes long
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSearch:
+class ScheduleSearch:
     """Moves units, blocks and swaps, shifts and sorts the order, near the longest paths of the schedule.
 
     Every move is judged exactly under policy program_order; hill climbing and annealing alternate, the better of
@@ -61,7 +63,7 @@ class LocalSearch:
         objective = problem.objective
         if not isinstance(objective, Latency) or objective.execution != "dataflow":
             return "it searches the latency of dataflow execution only"
-        if isinstance(objective.policy, Placeto):
+        if isinstance(objective.policy, PlacetoDispatch):
             return "it does not know the rules of Placeto's simulator"
         return None
 
@@ -76,7 +78,7 @@ class LocalSearch:
     def _constructed(self, search: Search) -> Iterator[Schedule]:
         """Starts with their orders, those that fit first."""
         problem, misfits, known = search.problem, [], set(solver_names())
-        for name in self.starts.split(","):
+        for name in map(current_name, self.starts.split(",")):
             if name not in known:
                 continue
             if search.done:

@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.solvers.base import Search
 from stead.solvers.build.schedules import mirrored_groupings
+from stead.solvers.search_state import Search
 
 MOST_BORDERS = 24  # beyond, a placement is no pipeline of stages
 STRIDE = 3  # from one distance of a shift to the next

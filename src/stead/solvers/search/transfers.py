@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from stead.problem import Priority
 from stead.sim import simulate
-from stead.solvers.base import Search
 from stead.solvers.build.schedules import takes_orders
+from stead.solvers.search_state import Search
 
 FARTHEST = 12  # places that a transfer moves at most
 

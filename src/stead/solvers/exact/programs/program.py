@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stead.errors import BadInput
 from stead.problem import Order
 from stead.problem.ticks import TICKS_PER_SECOND
-from stead.solvers.base import Search
+from stead.solvers.search_state import Search
 
 Engine = Literal["cp-sat", "highs"]
 Status = Literal["optimal", "infeasible", "stopped"]

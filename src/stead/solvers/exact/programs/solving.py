@@ -12,10 +12,10 @@ from stead.errors import BadInput, did_you_mean
 from stead.problem import Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate_many
-from stead.solvers.base import Search
 from stead.solvers.exact.programs.load_rows import LoadRows
 from stead.solvers.exact.programs.program import Settings, run
 from stead.solvers.exact.reduction import Merge, Notion, Reduced, reduce
+from stead.solvers.search_state import Search
 
 ATTEMPTS = 8  # programs with less and less room for weights
 BUILDING_SECONDS = 2e-5  # per variable, to write a program down

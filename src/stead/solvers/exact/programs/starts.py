@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from stead.errors import Infeasible
 from stead.graph.arrays import distinct_pairs
 from stead.graph.components import topological_numbers
-from stead.solvers.base import Search
 from stead.solvers.exact.ideals import cut_orders
 from stead.solvers.exact.reduction import Reduced
+from stead.solvers.search_state import Search
 
 ANNEALING_SHARE = 0.4  # of a budget
 DRAWN = 10  # random orders to cut, besides the usual ones

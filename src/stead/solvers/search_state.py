@@ -1,123 +1,24 @@
-"""Solver, Budget, Solution, and what every anytime solver needs: a Search that keeps the best placement so far."""
+"""What every anytime solver needs: a Search that scores placements, keeps the best, and knows when to stop."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead import clock
-from stead.errors import BadInput, Infeasible, MissingExtra, did_you_mean
+from stead.errors import Infeasible
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
+from stead.solvers.solution import Budget, Improvement, Solution, Solver, StoppedBy
 
 BOUND_SHARE = 0.1  # of a time limit, for bounds
 MANY_OPERATORS = 2000  # beyond, the first placement is scored alone to see how long that takes
 BATCH_SECONDS = 0.2  # that placements are scored at a time before the clock is asked again
-StoppedBy = Literal["", "proved", "finished", "evaluations", "time", "interrupted"]  # "": not known
-STOPPED_BY: tuple[str, ...] = get_args(StoppedBy)
 Replicas = tuple[tuple[int, ...], ...]  # groups of devices that share a stage, the one with operators first
-
-
-@dataclass(frozen=True, slots=True)
-class Improvement:
-    """One moment at which the incumbent or the bound became better."""
-
-    elapsed_seconds: float
-    evaluations: int
-    objective_seconds: float
-    bound_seconds: float = 0.0
-    found_by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits of a search; it stops at whichever comes first, None is no limit.
-
-    Where evaluations are limited, everything on the way is decided and cut by counts, and the seconds are only the end
-    of it all: the same seed gives the same answer on any machine that gets there in time.
-    `on_improvement` is called with every Improvement and `on_step` with what is being done, for progress displays;
-    `on_search` is given the Search at its beginning: whatever happens to the solver, its incumbent can be asked for.
-    """
-
-    seconds: float | None = None
-    evaluations: int | None = None
-    on_improvement: Callable[[Improvement], None] | None = field(default=None, compare=False)
-    on_step: Callable[[str], None] | None = field(default=None, compare=False)
-    on_search: Callable[[Search], None] | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.seconds is not None and not 0 <= self.seconds < math.inf:
-            raise BadInput(f"a time limit must be a finite number of seconds, got {self.seconds}")
-        if self.evaluations is not None and self.evaluations < 1:
-            raise BadInput(f"a budget allows at least 1 evaluation, got {self.evaluations}")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Solution:
-    """The best placement found and what is known about it."""
-
-    placement: Placement
-    objective_seconds: float  # as the simulator scores it
-    bound_seconds: float = 0.0  # proved lower bound; 0 when nothing is proved
-    bound_name: str = ""
-    scope: str = ""  # that the bound holds for, e.g. "contiguous stages"; empty: all without shared stages
-    trail: tuple[Improvement, ...] = ()
-    solver: str = ""
-    found_by: str = ""  # the member of a portfolio that found the placement
-    seed: int = 0
-    evaluations: int = 0
-    elapsed_seconds: float = 0.0
-    interrupted: bool = False
-    notes: tuple[str, ...] = ()
-    stopped_by: StoppedBy = ""  # what ended the search
-
-    def __repr__(self) -> str:
-        by = self.solver if self.found_by in ("", self.solver) else f"{self.solver}, found by {self.found_by}"
-        return f"Solution({self.objective_seconds:.6g} s, {self.proof}, {by or 'no solver'})"
-
-    @property
-    def proof(self) -> str:
-        """What is proved, in two words."""
-        return f"gap {100 * self.gap:.1f} %" if self.bound_seconds > 0 else "no bound"
-
-    @property
-    def gap(self) -> float:
-        """The share of the objective that could at most still be saved; 0 means proved optimal."""
-        if self.objective_seconds <= self.bound_seconds:
-            return 0.0
-        return (self.objective_seconds - self.bound_seconds) / self.objective_seconds
-
-    def with_bound(self, bound_seconds: float, bound_name: str) -> Solution:
-        """The same solution with a bound over all placements, if that says more than the one it has.
-
-        Such bounds know nothing of devices that share a stage.
-        """
-        if bound_seconds <= self.bound_seconds or self.placement.replicas:
-            return self
-        bound = min(bound_seconds, self.objective_seconds)
-        return replace(self, bound_seconds=bound, bound_name=bound_name, scope="")
-
-
-class Solver(Protocol):
-    """Turns a Problem into a Solution within a Budget."""
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-
-    def unsupported(self, problem: Problem) -> str | None:
-        """Why this solver cannot take `problem`, in one sentence; None if it can."""
-
-    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
-        """Search until done or until `budget` is spent."""
 
 
 class Search:
@@ -426,117 +327,3 @@ def reraise(raised: object) -> None:
     """Raise what a signal handler raised while the core was searching, now that what it found is safe."""
     if isinstance(raised, BaseException):
         raise raised
-
-
-REGISTRY: dict[str, str] = {
-    "auto": "stead.solvers.auto:Auto",
-    "ideals": "stead.solvers.exact.ideals:Ideals",
-    "linear-dp": "stead.solvers.exact.ideals:LinearDP",
-    "prefix-mip": "stead.solvers.exact.prefix_mip:PrefixMip",
-    "throughput-mip": "stead.solvers.exact.throughput_mip:ThroughputMip",
-    "anneal": "stead.solvers.search.anneal:Anneal",
-    "latency-mip": "stead.solvers.exact.latency_mip:LatencyMip",
-    "latency-cp": "stead.solvers.exact.latency_cp:LatencyCp",
-    "mincut": "stead.solvers.exact.mincut:MinCut",
-    "offload-linear": "stead.solvers.exact.offload:OffloadLinear",
-    "greedy-offload": "stead.solvers.exact.offload:GreedyOffload",
-    "max-load-split": "stead.solvers.exact.offload:MaxLoadSplit",
-    "pipedream": "stead.solvers.build.pipedream:Pipedream",
-    "local-search": "stead.solvers.search.local_search:LocalSearch",
-    "search": "stead.solvers.search.search:LocalSearch",
-    "split": "stead.solvers.build.split:Split",
-    "climb": "stead.solvers.search.climb:Climb",
-    "exhaustive": "stead.solvers.exact.exhaustive:Exhaustive",
-    "multilevel": "stead.solvers.build.multilevel:Multilevel",
-    "heft": "stead.solvers.build.list_scheduling:Heft",
-    "peft": "stead.solvers.build.list_scheduling:Peft",
-    "etf": "stead.solvers.build.list_scheduling:Etf",
-    "m-etf": "stead.solvers.build.list_scheduling:MEtf",
-    "m-sct": "stead.solvers.build.list_scheduling:MSct",
-    "dfs-sticky": "stead.solvers.build.list_scheduling:DfsSticky",
-    "chunks": "stead.solvers.build.chunks:Chunks",
-    "single": "stead.solvers.rules.simple:Single",
-    "even": "stead.solvers.rules.simple:Even",
-    "capacity": "stead.solvers.rules.simple:Capacity",
-    "bandwidth": "stead.solvers.rules.simple:Bandwidth",
-    "balanced": "stead.solvers.rules.simple:Balanced",
-    "round_robin": "stead.solvers.rules.simple:RoundRobin",
-    "random": "stead.solvers.rules.simple:Random",
-    "greedy_support": "stead.solvers.rules.simple:GreedySupport",
-    "largest_n": "stead.solvers.rules.simple:LargestN",
-    "fit_memory": "stead.solvers.rules.simple:FitMemory",
-    "expert": "stead.solvers.rules.expert:Expert",
-    "hf_auto": "stead.solvers.rules.huggingface:HfAuto",
-    "hf_sequential": "stead.solvers.rules.huggingface:HfSequential",
-    "hf_balanced_low_0": "stead.solvers.rules.huggingface:HfBalancedLow0",
-    "metis": "stead.solvers.build.partition:Metis",
-    "mtkahypar": "stead.solvers.build.partition:MtKahypar",
-    "colocrl": "stead.learn.colocrl:ColocRL",
-    "hdp": "stead.learn.hdp:HDP",
-    "gdp": "stead.learn.gdp:GDP",
-    "placeto": "stead.learn.placeto:Placeto",
-    "hsdag": "stead.learn.hsdag:HSDAG",
-}
-ENTRY_POINTS = "stead.solvers"
-
-
-def solver_names() -> list[str]:
-    """Every solver that can be asked for by name, plug-ins included."""
-    return [
-        *REGISTRY,
-        *(point.name for point in entry_points(group=ENTRY_POINTS) if point.name not in REGISTRY),
-    ]
-
-
-def solver(name: str, **options: Any) -> Solver:
-    """The solver of that name; `name:argument` sets its first option, as in `single:gpu0` or `largest_n:3`.
-
-    >>> solver("largest_n:3")
-    LargestN(islands=3)
-    """
-    base, _, argument = name.partition(":")
-    kind = solver_class(base)
-    known = [option for option in fields(kind) if option.init]
-    if argument:
-        if not known:
-            raise BadInput(f"solver {base!r} takes no argument, got {name!r}")
-        options = {known[0].name: argument, **options}
-    for option in options:
-        if option not in {one.name for one in known}:
-            raise BadInput(
-                f"solver {base!r} has no option {option!r}{did_you_mean(option, [one.name for one in known])}"
-            )
-    return kind(**{key: _converted(base, kind, key, value) for key, value in options.items()})  # type: ignore[no-any-return]
-
-
-def solver_class(name: str) -> Any:
-    """The class of the solver of that name; its dataclass fields are its options."""
-    if name in REGISTRY:
-        module, _, attribute = REGISTRY[name].partition(":")
-        try:
-            return getattr(import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise MissingExtra("torch", "torch", f"solver {name!r}") from None
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name == name:
-            return point.load()
-    raise BadInput(f"no solver {name!r}{did_you_mean(name, solver_names())}; `stead solvers` lists them")
-
-
-def _converted(solver_name: str, kind: Any, option: str, value: Any) -> Any:
-    """A text from the command line as the type of the option's default."""
-    default = next((one.default for one in fields(kind) if one.name == option), None)
-    if not isinstance(value, str) or not isinstance(default, bool | int | float):
-        return value
-    try:
-        return (
-            {"true": True, "false": False}[value.lower()]
-            if isinstance(default, bool)
-            else type(default)(value)
-        )
-    except (ValueError, KeyError):
-        raise BadInput(
-            f"solver {solver_name!r}: option {option} needs a value of type {type(default).__name__}, got {value!r}"
-        ) from None
