@@ -81,7 +81,7 @@ def test_a_wheel_with_too_much_or_too_little_is_told(tmp_path: Path) -> None:
 
 
 def loaded_by_commands(*commands: str) -> set[str]:
-    """Modules of stead that are loaded by commands, one after another in a new interpreter, and others."""
+    """Modules that commands load, one after another in a new interpreter: those of stead, and some that take long."""
     script = (
         "import contextlib, io, sys; from stead.cli.main import exit_code\n"
         f"for command in {commands!r}:\n"

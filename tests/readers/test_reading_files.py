@@ -185,6 +185,12 @@ def test_every_built_in_reader_is_listed_under_its_own_name():
     assert all(reader_of(name).name == name for name in base.READERS)
 
 
+def test_the_table_of_formats_says_what_the_readers_say():
+    assert {name: type(reader).__doc__.strip().partition("\n")[0] for name, reader in formats().items()} == {
+        name: one.does for name, one in base.READERS.items()
+    }
+
+
 def test_a_reader_of_another_package_is_found(here, monkeypatch):
     class Fake:
         name = "fake"
