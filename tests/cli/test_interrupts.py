@@ -35,7 +35,7 @@ run(sys.argv[1:])
 """
 READING = """
 import sys
-from stead import loading
+from stead.placing import loading
 from stead.cli.main import run
 def load(*rest, **more):
     print("ready", file=sys.stderr, flush=True)
@@ -152,7 +152,7 @@ def test_a_short_limit_of_the_search_leaves_time_to_read(
     ("command", "at_work"),
     [
         (["explain", "plan.json"], "stead.report.explain"),
-        (["report", "plan.json"], "stead.report.html_page"),
+        (["report", "plan.json"], "stead.report.page"),
         (["simulate", "zoo:transformer?operators=40", "-d", "3090,3060", "-p", "3090"], "stead.sim.simulate"),
         (["bench", "--suite", "smoke"], "stead.bench.runner._run"),
         (["train", "colocrl", "--graphs", "zoo:transformer?operators=40", "-d", "3090,3060"],
