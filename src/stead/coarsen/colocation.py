@@ -24,7 +24,7 @@ from stead.coarsen.grouping import Grouping
 from stead.errors import BadInput
 from stead.graph import FORWARD, Graph
 from stead.graph.components import connected
-from stead.graph.paths import RepeatedBlocks, calls, module_path
+from stead.graph.paths import RepeatedBlocks, calls, forward_anchors, module_path
 
 
 def colocate(graph: Graph) -> Grouping:
@@ -113,18 +113,8 @@ def forward_operators(graph: Graph) -> NDArray[np.int64]:  # [operator]
 
     It is the twin, else the first forward user of a weight that the operator uses, else that of what it reads first.
     """
-    owner = np.arange(len(graph))
     late = np.flatnonzero((graph.phases != FORWARD) & (graph.twins < 0))
-    by_weight = _forward_users(graph, late)
-    reads, first, producer = graph.read_tensors, graph.read_first, graph.tensor_producer
-    for v in np.flatnonzero(graph.phases != FORWARD).tolist():
-        if graph.twins[v] >= 0:
-            owner[v] = owner[graph.twins[v]]
-        elif v in by_weight:
-            owner[v] = by_weight[v]
-        elif first[v] < first[v + 1]:
-            owner[v] = owner[producer[reads[first[v]]]]
-    return owner
+    return forward_anchors(graph, _forward_users(graph, late))
 
 
 def _forward_users(graph: Graph, late: NDArray[np.int64]) -> dict[int, int]:

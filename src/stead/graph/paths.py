@@ -8,7 +8,7 @@ Blocks such as `model.layers.3` are what rules of thumb count, cut and never spl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,12 +162,15 @@ def module_paths(graph: Graph) -> list[str]:  # [operator]
     return [plain[path] for path in given]
 
 
-def forward_anchors(graph: Graph) -> NDArray[np.int64]:  # [operator]
-    """The forward operator each operator belongs to: its twin, or the anchor of what it reads first."""
+def forward_anchors(graph: Graph, known: Mapping[int, int] | None = None) -> NDArray[np.int64]:  # [operator]
+    """The forward operator each operator belongs to: its twin, else the `known` one, or that of what it reads first."""
+    known = known or {}
     anchors = np.arange(len(graph))
     for v in np.flatnonzero(graph.phases != FORWARD).tolist():
         if graph.twins[v] >= 0:
             anchors[v] = anchors[graph.twins[v]]
+        elif v in known:
+            anchors[v] = known[v]
         elif graph.read_first[v] < graph.read_first[v + 1]:
             anchors[v] = anchors[graph.tensor_producer[graph.read_tensors[graph.read_first[v]]]]
     return anchors
