@@ -1,6 +1,6 @@
 """`stead doctor` counts the parameters that transformers counts, for many architectures.
 
-`python tests/readers/test_hf_architectures.py` prints the table of docs/huggingface.md.
+`python tests/readers/test_hf_architectures.py` prints the table of docs/howto/huggingface.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mixtures of experts cost the same by experts, by modules and by blocks, on any one device.
 
-`python tests/readers/test_hf_experts.py` prints the table of docs/huggingface.md.
+`python tests/readers/test_hf_experts.py` prints the table of docs/howto/huggingface.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WITHIN = 0.05
 CARD = "A100-80GB"
 CASES: list[tuple[Phase, int]] = [(phase, batch) for phase in ("decode", "prefill") for batch in (1, 8, 64)]
 LARGE = "Qwen3-30B-A3B"
-PAGE = Path(__file__).parents[2] / "docs" / "huggingface.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "huggingface.md"
 HEADER = "| model | phase | batch | by layer, ms | by block, ms | by groups, ms | by expert, ms | largest difference |"
 
 

@@ -44,7 +44,7 @@ UNITS = {"rnnlm-2": 40 * 3 + 1, "gnmt-2": 40 * 7 + 3, "gnmt-4": 40 * 11 + 3, "gn
 
 
 def test_the_page_about_the_zoo_shows_the_figures_of_the_catalogue() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "zoo.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "zoo.md").read_text()
     assert [row for row in zoo.models() if row not in page] == []
 
 

@@ -1,7 +1,8 @@
 """Plans, and the file users keep: one JSON document with the question, the answer and checksums of both.
 
 `plan` is the value; `writing` makes the file, `reading` checks all of it (`question`, `answer`, and `rescoring` by the
-simulator), `rows` packs long lists of numbers, `checksums` finds what was changed. docs/formats.md describes the file.
+simulator), `rows` packs long lists of numbers, `checksums` finds what was changed; docs/reference/formats.md says what
+the file holds.
 """
 
 from stead.plan.fields import FORMAT, VERSION, Baseline

@@ -1,6 +1,6 @@
 """stead's own graph format: versioned JSON that people can read and write.
 
-docs/formats.md describes every key.
+docs/reference/formats.md describes every key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Programs that `torch.export.save` wrote (.pt2), read without torch.
 
-Only JSON is read: the graph, and how weights are stored. docs/formats.md says what becomes of it.
+Only JSON is read: the graph, and how weights are stored. docs/reference/formats.md says what becomes of it.
 """
 
 from __future__ import annotations
