@@ -113,6 +113,14 @@ def test_jobs_are_the_bound_and_solvers_times_budgets_times_seeds() -> None:
     assert len({job.key for job in jobs}) == 9
 
 
+def test_a_solver_can_be_compared_with_other_options_of_itself() -> None:
+    names = ["auto", "auto vain_rounds=0 patience=1"]
+    jobs = jobs_of(TINY, solvers=names, evaluations=3000)[1:]
+    records = list(run_jobs(jobs, Journal(None, resume=False)))
+    assert [record["solver"] for record in records] == names
+    assert records[1]["evaluations"] <= records[0]["evaluations"]
+
+
 def test_evaluations_alone_leave_the_clock_out() -> None:
     assert jobs_of(TINY, evaluations=50)[1].seconds is None
     assert jobs_of(TINY, evaluations=50, budgets=[2])[1].seconds == 2
@@ -123,6 +131,8 @@ def test_evaluations_alone_leave_the_clock_out() -> None:
     [
         (["--suite", "smok"], "no suite 'smok'; did you mean 'smoke'?; there are smoke, small, full"),
         (["--solvers", "clim"], "no solver 'clim'; did you mean 'climb'?"),
+        (["--solvers", "auto pol=20"], "solver 'auto' has no option 'pol'; did you mean 'pool'?"),
+        (["--solvers", "auto pool"], "a solver is its name and OPTION=VALUE, got 'auto pool'"),
         (["--objectives", "latencies"], "no objective 'latencies'; did you mean 'latency'?"),
         (["--only", "alexnet"], "no instance of suite 'smoke' matches 'alexnet'"),
         (["--budgets", "soon"], "--budgets needs seconds separated by commas, got 'soon'"),

@@ -339,3 +339,20 @@ def test_granularity_is_an_option_of_place_and_is_told(
     code, _, err = run(capsys, *given, "--granularity", "layer")
     assert code == 2
     assert "granularity is one of auto, block, operator, got 'layer'" in err
+
+
+def test_verbose_shows_every_phase_of_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["place", "zoo:transformer?operators=40", "-d", "3090,3060", "-g", "latency", "--evaluations", "60", "-v"]
+    assert exit_code(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (first,) = (n for n, line in enumerate(lines) if line.startswith(" phase "))
+    assert lines[first + 2].startswith(" simple rules")
+    assert any(line.startswith(" annealing") and "not run: only for" in line for line in lines)
+    assert exit_code([*command, "--json"]) == 0
+    phases = json.loads(capsys.readouterr().out)["phases"]
+    assert [one["name"] for one in phases][:3] == ["simple rules", "bounds", "start"]
+    assert exit_code([*command[:-1], "--json"]) == 0
+    assert "phases" not in json.loads(capsys.readouterr().out)

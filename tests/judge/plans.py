@@ -174,7 +174,7 @@ def wrong_from_starts(problem: Problem, truth: Truth, seed: int) -> list[str]:
     budget = Budget(evaluations=draw.choice((1, 8, 40, 400)))
     rules = draw.random() < 0.3
     asked = {
-        "auto": lambda: Auto().solve_from(known, problem, budget, seed),
+        "auto": lambda: Auto().solve(problem, budget, seed, known=known),
         "attempt": lambda: Attempt(problem, Auto(), budget, seed, known=known).run(baselines=rules),
     }
     found = []

@@ -341,7 +341,7 @@ def test_an_interrupt_while_operators_are_bounded_leaves_the_plan_of_whole_block
 def test_no_rule_beats_the_plan_of_auto_that_splits_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     best = Placement(uneven(0.5), [0, 1, 0, 1, 0, 0])
     rule = Baseline("clever", simulate(best.problem, best).objective_seconds, placement=best)
-    monkeypatch.setattr("stead.placing.place.run_baselines", lambda problem, seed, seconds: (rule,))
+    monkeypatch.setattr("stead.placing.place.run_baselines", lambda problem, seed, seconds, answers: (rule,))
     half = Placement(uneven(0.5), [0, 1, 0, 0, 0, 0])
     found = Solution(half, simulate(half.problem, half).objective_seconds, solver="auto", bound_seconds=5.0)
     monkeypatch.setattr("stead.placing.place._split", lambda problem, blocks, question: found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -59,7 +59,7 @@ def true_entry(known: Entry) -> Entry:
     """What the class says in place of what the table says."""
     kind = solver_class(known.name)
     taken = [name for name, goal in GOALS.items() if solver(known.name).unsupported(hosted(goal)) is None]
-    options = {one.name: one.default for one in fields(kind) if one.init}
+    options = {one.name: one.default for one in fields(kind) if one.init and not is_dataclass(one.default)}
     return replace(
         known, objectives=tuple(taken), does=kind.__doc__.strip().partition("\n")[0], options=options
     )

@@ -107,7 +107,7 @@ def test_auto_proves_tiny_problems(make: object, objective: object) -> None:
 
 def test_auto_leaves_out_what_cannot_be_stopped_when_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = chain([[1.0, 2.0]] * 30, objective=Throughput())
-    (step,) = (one for one in Auto().steps_for(problem) if one.name == "mtkahypar")
+    (step,) = (one for row in Auto().steps_for(problem) for one in row.steps if one.name == "mtkahypar")
     assert 0 < step.least_seconds < 0.1
     asked: list[str] = []
     tried = Search.try_solver
@@ -148,7 +148,7 @@ def test_auto_finds_a_placement_only_climbing_can_find() -> None:
 def test_auto_begins_with_the_solver_that_it_is_told() -> None:
     problem = Problem(chain3().graph, chain3().cluster, chain3().costs, objective=Latency())
     told = Auto(start="largest-n", exhaustive_below=0)
-    assert told.steps_for(problem)[0].name == "largest-n"
+    assert [row.does for row in told.steps_for(problem) if row.name == "start"] == ["largest-n"]
     assert told.solve(problem, Budget(evaluations=1)).found_by == "largest-n:1"
     assert Auto(exhaustive_below=0).solve(problem, Budget(evaluations=1)).found_by == "single"
     with pytest.raises(BadInput, match="another solver"):
@@ -232,7 +232,7 @@ def test_auto_leaves_out_known_placements_that_do_not_work() -> None:
     astray = Placement(problem, [1, 0, 1, 0, 1])  # 7.5 s if head could run on d1
     known = {"mine": Solution(astray, 7.5, solver="mine")}
     for found in (
-        Auto().solve_from(known, problem, Budget(evaluations=1)),
+        Auto().solve(problem, Budget(evaluations=1), known=known),
         Attempt(problem, Auto(), Budget(evaluations=1), 0, known=known).run(baselines=False),
     ):
         assert simulate(problem, found.placement).feasible
@@ -241,7 +241,7 @@ def test_auto_leaves_out_known_placements_that_do_not_work() -> None:
 def test_auto_goes_by_the_simulators_seconds_of_a_known_placement() -> None:
     towers = Placement(two_towers(), [0, 1, 0, 1, 0])
     known = {"mine": Solution(towers, 1.0, solver="mine")}  # which is too good to be true
-    assert Auto().solve_from(known, two_towers(), Budget(evaluations=1)).objective_seconds == 7.5
+    assert Auto().solve(two_towers(), Budget(evaluations=1), known=known).objective_seconds == 7.5
 
 
 def test_a_rule_of_the_same_name_does_not_replace_a_better_known_placement(

@@ -13,11 +13,11 @@ import time
 import traceback
 from typing import Any
 
-from stead.bench.instances import Instance
+from stead.bench.instances import Instance, solver_with_options
 from stead.errors import Infeasible, MissingExtra
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
-from stead.solvers import Budget, Solution, solver
+from stead.solvers import Budget, Solution
 
 BOUND = "bound"  # stands for the name of a solver: bounds alone
 MOST_STEPS = 60  # of a trail that are kept
@@ -85,7 +85,7 @@ def _bounded(problem: Problem) -> dict[str, Any]:
 
 
 def _solved(problem: Problem, job: dict[str, Any]) -> dict[str, Any]:
-    chosen = solver(job["solver"])
+    chosen = solver_with_options(job["solver"])
     reason = chosen.unsupported(problem)
     if reason is not None:
         return {"status": "unsupported", "reason": reason}

@@ -9,14 +9,8 @@ from pathlib import Path
 
 from stead.errors import BadInput, did_you_mean
 from stead.placing.loading import load
-from stead.problem import Latency, Objective, Problem, Throughput
-
-OBJECTIVES: dict[str, Objective] = {
-    "latency": Latency(),
-    "throughput": Throughput(),
-    "offload": Latency(execution="offload"),
-    "sequential": Latency(execution="sequential"),
-}
+from stead.problem import OBJECTIVES, Problem
+from stead.solvers import Solver, solver
 
 EQUAL = "4x A100-80GB"
 PCIE = "4x Tesla P100 PCIe 16 GB"
@@ -152,6 +146,19 @@ SUITES: dict[str, Suite] = {
     "small": Suite("small", _SMALL, _SOLVERS, 3, (1.0,)),
     "full": Suite("full", _FULL, _SOLVERS, 3, (1.0, 10.0, 60.0)),
 }
+
+
+def solver_with_options(text: str) -> Solver:
+    """A solver as a benchmark names it: with options behind its name.
+
+    >>> solver_with_options("auto pool=20 patience=64").tuning.pool
+    20
+    """
+    name, *options = text.split() or [""]
+    for option in options:
+        if "=" not in option:
+            raise BadInput(f"a solver is its name and OPTION=VALUE, got {text!r}")
+    return solver(name, **dict(option.split("=", 1) for option in options))
 
 
 def suite_named(name: str) -> Suite:

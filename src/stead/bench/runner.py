@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from stead.bench.child import BOUND
-from stead.bench.instances import Instance, Suite
+from stead.bench.instances import Instance, Suite, solver_with_options
 from stead.errors import BadInput
 from stead.files import appending, read_text, write_text
-from stead.solvers.registry import current_name, solver, solver_names
+from stead.solvers.registry import current_name, solver_names
 
 FORMAT = 1
 LOADING_SECONDS = 300.0  # that reading a model may take
@@ -88,7 +88,7 @@ def _job(instance: Instance, name: str, seed: int, seconds: float | None, evalua
 
 def _known_solvers(names: Sequence[str]) -> list[str]:
     for name in names:
-        solver(name)  # says what is wrong with a name or its argument
+        solver_with_options(name)  # says what is wrong with a name, its argument or its options
     return list(dict.fromkeys(map(current_name, names)))
 
 

@@ -21,7 +21,10 @@ def bench(
     ] = "smoke",
     solvers: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="`stead solvers` lists them. Not given: those of the suite."),
+        typer.Option(
+            metavar="A,B,C",
+            help='`stead solvers` lists them; with options: "auto,auto pool=20". Not given: those of the suite.',
+        ),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Runs of every solver. Not given: 1 or 3, by suite.")
@@ -85,8 +88,9 @@ def bench(
     found = Bench(records)
     if not interrupted:
         journal.add_summary(found.document())
+    quoted = f'"{solvers}"' if solvers and " " in solvers else solvers
     given = {
-        "--suite": suite, "--solvers": solvers, "--seeds": seeds, "--budgets": budgets, "--evaluations": evaluations,
+        "--suite": suite, "--solvers": quoted, "--seeds": seeds, "--budgets": budgets, "--evaluations": evaluations,
         "--objectives": objectives, "--inputs": "DIR" if inputs else None, "--cores": cores if cores > 1 else None,
     }  # fmt: skip
     command = " ".join(f"{option} {value}" for option, value in given.items() if value is not None)

@@ -27,24 +27,16 @@ def demo(
     from stead.cluster import cluster_from
     from stead.errors import BadInput
     from stead.files import write_text
-    from stead.placing.loading import load
-    from stead.placing.place import place_problem
-    from stead.problem import Latency
+    from stead.placing.place import place
     from stead.report import explain, page
     from stead.report.text import line, summary
-    from stead.solvers import Budget
     from stead.workloads.demo import demo_graph
 
-    cluster, resolutions = cluster_from(DEVICES)
-    loaded = load(demo_graph(), cluster)
     # Counted in evaluations, so that everybody sees the same numbers; a second or two of work.
-    plan = place_problem(
-        loaded.problem(Latency()),
-        budget=Budget(evaluations=EVALUATIONS),
-        seed=seed,
-        made_from=("demo", DEVICES),
+    plan = place(
+        demo_graph(), DEVICES, time_limit=None, evaluations=EVALUATIONS, seed=seed,
         granularity=granularity,  # type: ignore[arg-type]
-    )
+    )  # fmt: skip
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,7 +48,7 @@ def demo(
     if json:
         print_json(plan_document(plan))
         return 0
-    show(summary(explain(plan), look(), devices=resolutions))
+    show(summary(explain(plan), look(), devices=cluster_from(DEVICES)[1]))
     made = output / "plan.json"
     print_lines([
         line("wrote", f"{made} and {output / 'report.html'}"),

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from stead.costs import Profile
-    from stead.problem import Constraints, Objective
+    from stead.problem import Constraints
 
 Model = Annotated[
     str,
@@ -86,25 +86,6 @@ Granularity = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
-
-def objective_from(
-    name: str, execution: str, dispatch: str | None, load: str, microbatches: int | None, schedule: str
-) -> Objective:
-    """The objective that the options describe."""
-    from stead.errors import BadInput, did_you_mean
-    from stead.problem import POLICIES, Latency, Throughput
-
-    if name == "latency":
-        if dispatch is None:
-            return Latency(execution=execution)  # type: ignore[arg-type]
-        if dispatch not in POLICIES:
-            known = ", ".join(POLICIES)
-            raise BadInput(f"no --dispatch {dispatch!r}{did_you_mean(dispatch, POLICIES)}; there are {known}")
-        return Latency(execution=execution, policy=POLICIES[dispatch](), order="policy")  # type: ignore[arg-type]
-    if name == "throughput":
-        return Throughput(load=load, microbatches=microbatches, schedule=schedule)  # type: ignore[arg-type]
-    raise BadInput(f"--objective is latency or throughput, got {name!r}")
 
 
 def model_options(

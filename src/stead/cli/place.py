@@ -11,12 +11,11 @@ import typer
 from stead.cli import options
 
 if TYPE_CHECKING:
-    from stead.cli.progress import Progress
     from stead.errors import Infeasible
     from stead.placing.loading import Loaded
     from stead.placing.remedies import Remedy
     from stead.plan import Plan
-    from stead.problem import Constraints, Objective
+    from stead.problem import Objective
 
 INFEASIBLE, INTERRUPTED = 3, 130
 LEAST_READING_SECONDS = 10.0  # a short limit is one for the search: without a model there is no answer at all
@@ -61,12 +60,20 @@ def place(
         "plan.json"
     ),
     json: options.Json = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Also what every phase of the search took and gained.")
+    ] = False,
 ) -> int:
     """Place a model on devices: solve, compare with simple rules, write the plan."""
+    from functools import partial
+
+    from stead import clock
     from stead.cli.interrupts import within
     from stead.cli.progress import Progress
-    from stead.errors import BadInput
+    from stead.errors import BadInput, Infeasible
     from stead.placing.loading import load as load_model
+    from stead.placing.place import place as find
+    from stead.problem import objective_from
     from stead.solvers import Budget
     from stead.solvers import solver as solver_named
 
@@ -77,34 +84,41 @@ def place(
     with Progress() as progress, within(longest, late):
         progress.doing(f"reading {model}")
         loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
-    constraints = options.constraints_from(pin, forbid, colocate)
     given: dict[str, Any] = options.settings("--set", settings)
     given.update({key: value for key, value in (("policy", policy), ("fine_tune", fine_tune)) if value})
-    chosen = solver_named(solver, **given)
-    names = [objective] if objective else ["latency", "throughput"]
+    ask = partial(
+        find, loaded, solver=solver_named(solver, **given), time_limit=time_limit, evaluations=evaluations, seed=seed,
+        constraints=options.constraints_from(pin, forbid, colocate), granularity=granularity,  # type: ignore[arg-type]
+    )  # fmt: skip
     goals = [
-        options.objective_from(name, execution, dispatch, load, microbatches, schedule) for name in names
-    ]
+        objective_from(name, execution=execution, dispatch=dispatch, load=load, microbatches=microbatches,
+                       schedule=schedule)
+        for name in ([objective] if objective else ["latency", "throughput"])
+    ]  # fmt: skip
     plans: list[Plan] = []
     try:
         for goal in goals:
             with Progress() as progress:
-                plan = _placed(
-                    loaded, goal, constraints, chosen, time_limit, evaluations, granularity, seed, json, progress
-                )
-            if plan is None:
-                return INFEASIBLE
-            plans.append(plan)
-            if plan.solution.interrupted:
+                progress.search(time_limit)
+                end = clock.now() + time_limit + max(1.0, 0.05 * time_limit)
+                try:
+                    plans.append(ask(objective=goal, on_improvement=progress.improved, on_step=progress.doing))
+                except Infeasible as error:
+                    progress.doing("looking for what would help")
+                    found = _fixes(error, end - clock.now())
+                    progress.close()
+                    _print_infeasible(error, found, goal, loaded, json)
+                    return INFEASIBLE
+            if plans[-1].solution.interrupted:
                 break
     except KeyboardInterrupt:
         if not plans:
             raise
-    return _written(plans, loaded, (model, reading), output, json)
+    return _written(plans, loaded, (model, reading), output, json, verbose)
 
 
 def _written(
-    plans: list[Plan], loaded: Loaded, source: tuple[str, dict[str, Any]], output: Path, json: bool
+    plans: list[Plan], loaded: Loaded, source: tuple[str, dict[str, Any]], output: Path, json: bool, verbose: bool
 ) -> int:
     """Save and print plans; an interrupt waits until they are saved, and then only ends the printing."""
     import sys
@@ -116,56 +130,12 @@ def _written(
     try:
         with held_off():
             written = _save(plans, output)
-        _print(plans, loaded, written, () if json else assumptions(loaded, *source), json)
+        _print(plans, loaded, written, () if json else assumptions(loaded, *source), json, verbose)
     except KeyboardInterrupt:
         names = " and ".join(str(path) for path in written)
         print(f"stead: interrupted; the best plan so far is in {names}", file=sys.stderr)
         return INTERRUPTED if any(plan.solution.interrupted for plan in plans) else 0
     return 0
-
-
-def _placed(
-    loaded: Loaded,
-    goal: Objective,
-    constraints: Constraints,
-    chosen: Any,
-    time_limit: float,
-    evaluations: int | None,
-    granularity: str,
-    seed: int,
-    json: bool,
-    progress: Progress,
-) -> Plan | None:
-    """The plan, or None after saying why there is none and what would help."""
-    import sys
-
-    from stead import clock
-    from stead.errors import Infeasible
-    from stead.placing.place import place_loaded
-    from stead.solvers import Budget
-
-    end = clock.now() + time_limit + max(1.0, 0.05 * time_limit)
-    progress.search(time_limit)
-    try:
-        return place_loaded(
-            loaded,
-            goal,
-            constraints,
-            solver=chosen,
-            budget=Budget(time_limit, evaluations, progress.improved, progress.doing),
-            seed=seed,
-            granularity=granularity,  # type: ignore[arg-type]
-        )
-    except Infeasible as error:
-        progress.doing("looking for what would help")
-        found = _fixes(error, end - clock.now())
-        progress.close()
-        _print_infeasible(error, found, goal, json)
-        batch = loaded.source.size("batch") if loaded.source is not None else None
-        if batch is not None and batch > 1 and not any(one.text.startswith("--batch") for one in found):
-            said = f"  a smaller --batch (now {batch}) may help: none was settled within the time limit"
-            print(said, file=sys.stderr)
-        return None
 
 
 def _fixes(error: Infeasible, seconds: float) -> Sequence[Remedy]:
@@ -179,7 +149,9 @@ def _fixes(error: Infeasible, seconds: float) -> Sequence[Remedy]:
     return ()
 
 
-def _print_infeasible(error: Infeasible, found: Sequence[Remedy], goal: Objective, json: bool) -> None:
+def _print_infeasible(
+    error: Infeasible, found: Sequence[Remedy], goal: Objective, loaded: Loaded, json: bool
+) -> None:
     """What is missing and the smallest changes that were tried and help."""
     import sys
 
@@ -196,6 +168,10 @@ def _print_infeasible(error: Infeasible, found: Sequence[Remedy], goal: Objectiv
         print(f"  fix: {one.text}", file=sys.stderr)
     if not found:
         print("  no single change that was tried helps", file=sys.stderr)
+    batch = loaded.source.size("batch") if loaded.source is not None else None
+    if batch is not None and batch > 1 and not any(one.text.startswith("--batch") for one in found):
+        said = f"  a smaller --batch (now {batch}) may help: none was settled within the time limit"
+        print(said, file=sys.stderr)
 
 
 def _save(plans: list[Plan], output: Path) -> list[Path]:
@@ -212,25 +188,30 @@ def _save(plans: list[Plan], output: Path) -> list[Path]:
 
 
 def _print(
-    plans: list[Plan], loaded: Loaded, written: list[Path], assumed: tuple[str, ...], json: bool
+    plans: list[Plan], loaded: Loaded, written: list[Path], assumed: tuple[str, ...], json: bool, verbose: bool
 ) -> None:
     import sys
+    from dataclasses import asdict
 
     from stead.cli.output import plan_document, print_json
     from stead.cli.streams import look, print_lines, show
     from stead.report import explain
+    from stead.report.phase_table import phase_table
     from stead.report.text import line, summary
 
     for note in loaded.notes:
         print(f"stead: note: {note}", file=sys.stderr)
     if json:
         also = {"written": [str(path) for path in written], "assumed": {one.name: one.size for one in loaded.assumed}}
-        documents = [{**plan_document(plan), **also} for plan in plans]
+        phases = [{"phases": [asdict(phase) for phase in plan.solution.phases]} if verbose else {} for plan in plans]
+        documents = [{**plan_document(plan), **also, **more} for plan, more in zip(plans, phases, strict=True)]
         print_json(documents[0] if len(documents) == 1 else {plan["objective"]: plan for plan in documents})
         return
     for number, plan in enumerate(plans):
         first = () if number else assumed
         show(summary(explain(plan), look(), devices=() if number else loaded.resolutions, assumed=first))
+        if verbose:
+            show("\n".join(["", *phase_table(plan.solution.phases, look()), ""]))
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"
         print_lines([line("both", f"the placements for latency and for throughput {agree}")])

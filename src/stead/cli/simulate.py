@@ -46,6 +46,7 @@ def simulate(
     from stead.cli.streams import look, show
     from stead.placing.loading import load as load_model
     from stead.plan import Plan, provenance
+    from stead.problem import objective_from
     from stead.report import explain, summary
     from stead.sim import simulate as run
     from stead.sim.bounds import best_bound
@@ -53,7 +54,10 @@ def simulate(
 
     reading = options.model_options(batch, context, phase, read, shape)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
-    goal = options.objective_from(objective or "latency", execution, dispatch, load, microbatches, schedule)
+    goal = objective_from(
+        objective or "latency", execution=execution, dispatch=dispatch, load=load, microbatches=microbatches,
+        schedule=schedule,
+    )  # fmt: skip
     problem = loaded.problem(goal)
     given = _placement(problem, model, placement)
     result = run(problem, given)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def solvers(json: options.Json = False) -> int:
     """List the solvers, their options and defaults."""
+
     from stead.cli.output import print_json
     from stead.cli.streams import look, show
     from stead.printing.table import Column, table

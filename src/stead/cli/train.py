@@ -89,8 +89,9 @@ def train(
 
 def _problem(model: str, devices: str | None, objective: str, execution: str) -> Problem:
     from stead.placing.loading import load
+    from stead.problem import objective_from
 
-    goal = options.objective_from(objective, execution, None, "sum", None, "gpipe")
+    goal = objective_from(objective, execution=execution)
     return load(model, devices).problem(goal)
 
 

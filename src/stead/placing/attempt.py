@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -13,7 +13,9 @@ from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
+from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto, that_work
+from stead.solvers.phases import Phase
 
 BASELINES = (*(name for name in solver_names("rule") if name != "single"), "metis", "mtkahypar")
 RULE_SHARE = 0.5  # of a time limit, for baselines
@@ -23,39 +25,28 @@ LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
 
 
 def run_baselines(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    names: Sequence[str] = BASELINES,
-    watch: Callable[[Baseline], None] | None = None,
-    seconds: float = math.inf,
+    problem: Problem, *, seed: int = 0, seconds: float = math.inf, answers: Answers | None = None
 ) -> tuple[Baseline, ...]:
-    """Every simple rule, with its value or the reason why it has none; none begins after so many seconds."""
-    results = []
-    for result, _ in _outcomes(problem, seed, names, seconds):
-        results.append(result)
-        if watch is not None:
-            watch(result)
-    return tuple(results)
+    """Every simple rule, with its value or the reason why it has none; none begins after so many seconds.
+
+    Rules that are among the `answers` are not asked again.
+    """
+    return tuple(rule for rule, _ in _outcomes(problem, seed, seconds, Budget(answers=answers or Answers())))
 
 
 def _outcomes(
-    problem: Problem,
-    seed: int,
-    names: Sequence[str],
-    seconds: float,
-    doing: Callable[[str], None] | None = None,
+    problem: Problem, seed: int, seconds: float, whole: Budget
 ) -> Iterator[tuple[Baseline, Solution | None]]:
     """What rules find, one by one, each within what is left of the time."""
     end = clock.now() + seconds
-    for name in (*(f"single:{device}" for device in problem.cluster.names), *names):
+    for name in (*(f"single:{device}" for device in problem.cluster.names), *BASELINES):
         left = end - clock.now()
         if left < 0:
             yield Baseline(name, reason="left out: no time"), None
             continue
-        if doing is not None:
-            doing(f"rule {name}")
-        yield _baseline(problem, name, seed, Budget(None if left == math.inf else left))
+        if whole.on_step is not None:
+            whole.on_step(f"rule {name}")
+        yield _baseline(problem, name, seed, Budget(None if left == math.inf else left, answers=whole.answers))
 
 
 def _baseline(problem: Problem, name: str, seed: int, budget: Budget) -> tuple[Baseline, Solution | None]:
@@ -64,7 +55,7 @@ def _baseline(problem: Problem, name: str, seed: int, budget: Budget) -> tuple[B
     if reason is not None:
         return Baseline(name, reason=reason), None
     try:
-        found = rule.solve(problem, budget, seed)
+        found = (budget.answers or Answers()).ask(rule, problem, budget, seed)
     except SteadError as error:
         said = str(error).removeprefix(f"{rule.name} found no placement that works: ")
         return Baseline(name, reason=said), None
@@ -83,9 +74,11 @@ class Attempt:
         known: Mapping[str, Solution] = MappingProxyType({}),
     ) -> None:
         self.rules: list[Baseline] = []
-        self._problem, self._chosen, self._budget, self._seed = problem, chosen, budget, seed
+        self._budget = budget if budget.answers is not None else replace(budget, answers=Answers())
+        self._problem, self._chosen, self._seed = problem, chosen, seed
         self._known = that_work(known, problem)  # what rules found, by name
         self._searches: list[Search] = []
+        self._phases: list[Phase] = []
         self._began = clock.now()
 
     def run(self, *, baselines: bool) -> Solution:
@@ -93,13 +86,13 @@ class Attempt:
         try:
             if baselines:
                 self._run_rules()
-            solution = self._solve()
-            return self._bounded(solution)
+            found = self._bounded(self._solve())
         except KeyboardInterrupt:
-            found = self._best_so_far()
-            if found is None:
+            best = self._best_so_far()
+            if best is None:
                 raise
-            return found
+            found = best
+        return replace(found, phases=(*self._phases, *found.phases))
 
     @property
     def _spent(self) -> float:
@@ -108,14 +101,20 @@ class Attempt:
     def _run_rules(self) -> None:
         limit = math.inf if self._budget.seconds is None else self._budget.seconds
         share = limit if self._budget.evaluations is not None else max(RULE_SHARE * limit, LEAST_RULE_SECONDS)
-        for rule, found in _outcomes(self._problem, self._seed, BASELINES, share, self._budget.on_step):
-            self.rules.append(rule)
-            if found is not None:
-                self._tell(found)
-                before = self._known.get(rule.name, found)
-                self._known[rule.name] = min(found, before, key=lambda one: one.objective_seconds)
-                if found.interrupted:
-                    raise KeyboardInterrupt
+        try:
+            for rule, found in _outcomes(self._problem, self._seed, share, self._budget):
+                self.rules.append(rule)
+                if found is not None:
+                    self._tell(found)
+                    before = self._known.get(rule.name, found)
+                    self._known[rule.name] = min(found, before, key=lambda one: one.objective_seconds)
+                    if found.interrupted:
+                        raise KeyboardInterrupt
+        finally:
+            best = min((one.objective_seconds for one in self._known.values()), default=math.inf)
+            count = sum(one.evaluations for one in self._known.values())
+            ran = Phase("simple rules", f"{len(self.rules)} rules", runs=1, seconds=self._spent, evaluations=count)
+            self._phases.append(replace(ran, after_seconds=best, gained_seconds=math.inf))
 
     def _tell(self, found: Solution) -> None:
         """Let who watches know of a rule that is better than those before."""
@@ -127,18 +126,21 @@ class Attempt:
     def _solve(self) -> Solution:
         """Run the solver with what rules leave of the budget."""
         budget = replace(self._rest(), on_search=self._searches.append)
+        began = clock.now()
         try:
             if isinstance(self._chosen, Auto):
-                solution = self._chosen.solve_from(self._known, self._problem, budget, self._seed)
-            else:
-                solution = self._chosen.solve(self._problem, budget, self._seed)
+                return self._chosen.solve(self._problem, budget, self._seed, known=self._known)
+            found = self._chosen.solve(self._problem, budget, self._seed)
         except Infeasible:
             rule = self._best_rule()
             if rule is None or not isinstance(self._chosen, Auto):
                 raise
             ended = self._searches[0].stopped_by if self._searches else "time"
             return replace(rule, stopped_by="finished" if ended == "proved" else ended)
-        return solution
+        ran = Phase(self._chosen.name, "the solver that was asked for", runs=1, seconds=clock.now() - began)
+        value = found.objective_seconds
+        ran = replace(ran, evaluations=found.evaluations, after_seconds=value, gained_seconds=math.inf)
+        return replace(found, phases=found.phases or (ran,))
 
     def _rest(self) -> Budget:
         """What is left for the solver: half of a time limit at least, unless the clock may only end the search."""
@@ -155,7 +157,7 @@ class Attempt:
         """The solution with a bound over all placements if the solver gives none; an interrupt leaves it without."""
         if solution.bound_seconds > 0.0 or solution.interrupted:
             return solution
-        limit = math.inf if self._budget.seconds is None else self._budget.seconds
+        limit, began = math.inf if self._budget.seconds is None else self._budget.seconds, clock.now()
         try:
             if self._budget.on_step is not None:
                 self._budget.on_step("bounds")
@@ -163,7 +165,9 @@ class Attempt:
             bound = best_bound(self._problem, seconds=limit, within=left)
         except KeyboardInterrupt:
             return replace(solution, interrupted=True, stopped_by="interrupted")
-        return solution.with_bound(bound.seconds, bound.name)
+        value, spent = solution.objective_seconds, clock.now() - began
+        ran = Phase("bounds", "what holds whatever the placement", "", "", 1, spent, 0, value, value)
+        return replace(solution.with_bound(bound.seconds, bound.name), phases=(*solution.phases, ran))
 
     def _best_so_far(self) -> Solution | None:
         """The incumbent of the solver, or the best rule if that is better and the solver may use it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from stead.placing.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.placing.loading import Loaded, load
 from stead.placing.remedies import remedies
 from stead.plan import Baseline, Plan, provenance
-from stead.problem import Constraints, Latency, Objective, Placement, Problem, Throughput
+from stead.problem import Constraints, Objective, Placement, Problem, objective_from
 from stead.readers import Model
 from stead.report.granularity import GRANULARITIES, Granularity, Levels
 from stead.sim import Bound
 from stead.sim.bounds import best_bound
-from stead.solvers import Budget, Improvement, Solution, Solver, solver
+from stead.solvers import Budget, Improvement, Solution, Solver
+from stead.solvers import solver as solver_named
+from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto
 from stead.solvers.search_state import BOUND_SHARE
 from stead.solvers.whole_blocks import (
@@ -34,28 +36,13 @@ from stead.solvers.whole_blocks import (
     whole_blocks,
 )
 
-__all__ = ["objective_named", "place", "place_loaded", "place_problem", "run_baselines", "solver_of"]
-
 TIME_LIMIT_SECONDS = 60.0
 BLOCK_SHARE = 0.7  # of a budget, for whole blocks where operators are looked at, too
 LEAST_FIX_SECONDS, FIX_SHARE = 1.0, 0.05  # for a look at what would help, whatever the search has left of the time
 
 
-def objective_named(name: str) -> Objective:
-    """Latency or throughput by name, with default options.
-
-    >>> objective_named("throughput").describe()
-    'throughput, load sum'
-    """
-    if name == "latency":
-        return Latency()
-    if name == "throughput":
-        return Throughput()
-    raise BadInput(f"an objective is latency or throughput, got {name!r}")
-
-
 def place(
-    model: str | Path | Graph | Model,
+    model: str | Path | Graph | Model | Loaded,
     devices: str | Path | Cluster | Sequence[str] | None = None,
     *,
     objective: str | Objective = "latency",
@@ -68,61 +55,45 @@ def place(
     options: Mapping[str, Any] | None = None,
     profiles: Sequence[Profile] = (),
     granularity: Granularity = "auto",
+    on_improvement: Callable[[Improvement], None] | None = None,
+    on_step: Callable[[str], None] | None = None,
 ) -> Plan:
     """Find the best placement of a model on devices.
 
-    `options` are those of the model's reader, `profiles` measured seconds that correct analytic ones. `granularity`
-    "block" keeps the blocks of a model whole, as runtimes load them, "operator" places every operator by itself, and
-    "auto" splits the blocks of language models only where that pays. Where nothing fits, `fixes` of the error are the
-    smallest changes that help.
+    `model` is what `load` takes, or what it gave. `options` are those of the model's reader, `profiles` measured
+    seconds that correct analytic ones. `granularity` "block" keeps the blocks of a model whole, as runtimes load them,
+    "operator" places every operator by itself, and "auto" splits the blocks of language models only where that pays.
+    `on_improvement` and `on_step` are told of progress; an interrupt, wherever it comes, leaves the best plan so far.
+    Where nothing fits, `fixes` of the error are the smallest changes that help, looked for when asked for.
 
     >>> from stead.workloads.demo import demo_graph
     >>> plan = place(demo_graph(), "3090,3060", objective="latency", evaluations=200)
     >>> plan.solution.gap < 1
     True
     """
-    loaded = load(model, devices, options=options, profiles=profiles)
-    wanted = objective_named(objective) if isinstance(objective, str) else objective
-    return place_loaded(
-        loaded,
-        wanted,
-        constraints or Constraints(),
-        solver=solver,
-        budget=Budget(time_limit, evaluations),
-        seed=seed,
-        baselines=baselines,
-        granularity=granularity,
-    )
-
-
-def place_loaded(
-    loaded: Loaded,
-    objective: Objective,
-    constraints: Constraints,
-    *,
-    solver: str | Solver = "auto",
-    budget: Budget | None = None,
-    seed: int = 0,
-    baselines: bool = True,
-    granularity: Granularity = "auto",
-) -> Plan:
-    """Place a model that is read already; an error that nothing fits carries what would help, found when asked for."""
-    began = clock.now()
+    if not isinstance(model, Loaded):
+        loaded = load(model, devices, options=options, profiles=profiles)
+    elif devices is not None or options or profiles:
+        raise BadInput(f"{model.model_name} is loaded already; give devices, options and profiles to load()")
+    else:
+        loaded = model
+    goal = objective_from(objective) if isinstance(objective, str) else objective
+    constraints, began = constraints or Constraints(), clock.now()
     try:
         return place_problem(
-            loaded.problem(objective, constraints),
+            loaded.problem(goal, constraints),
             solver=solver,
-            budget=budget,
+            budget=Budget(time_limit, evaluations, on_improvement, on_step),
             seed=seed,
             baselines=baselines,
             made_from=(loaded.model_name, loaded.devices_text),
             granularity=granularity,
         )
     except Infeasible as error:
-        limit = TIME_LIMIT_SECONDS if budget is None or budget.seconds is None else budget.seconds
+        limit = TIME_LIMIT_SECONDS if time_limit is None else time_limit
         seconds = max(began + limit - clock.now(), LEAST_FIX_SECONDS, FIX_SHARE * limit)
         whole = granularity == "block"
-        error.fixed_by(lambda: remedies(loaded, objective, constraints, whole_blocks=whole, seconds=seconds))
+        error.fixed_by(lambda: remedies(loaded, goal, constraints, whole_blocks=whole, seconds=seconds))
         raise
 
 
@@ -144,9 +115,9 @@ def place_problem(
     if granularity not in GRANULARITIES:
         near = did_you_mean(granularity, GRANULARITIES)
         raise BadInput(f"granularity is one of {', '.join(GRANULARITIES)}, got {granularity!r}{near}")
-    question = _Question(
-        solver_of(solver), budget or Budget(TIME_LIMIT_SECONDS), seed, baselines, clock.now()
-    )
+    chosen = solver_named(solver) if isinstance(solver, str) else solver
+    whole = replace(budget or Budget(TIME_LIMIT_SECONDS), answers=Answers())  # every rule is asked once
+    question = _Question(chosen, whole, seed, baselines, clock.now())
     if granularity == "operator" or (granularity == "auto" and not is_language_model(problem.graph)):
         plan, made = question.answer(problem, question.budget), {}
     else:
@@ -195,7 +166,7 @@ class _Question:
             return ()
         seconds = max(LEAST_RULE_SECONDS, self.left_seconds)
         try:
-            return run_baselines(problem, seed=self.seed, seconds=seconds)
+            return run_baselines(problem, seed=self.seed, seconds=seconds, answers=self.budget.answers)
         except KeyboardInterrupt:
             return ()
 
@@ -297,6 +268,11 @@ def _with_effort(solution: Solution, *spent: Solution) -> Solution:
         evaluations=sum(one.evaluations for one in spent),
         elapsed_seconds=sum(one.elapsed_seconds for one in spent),
         interrupted=any(one.interrupted for one in spent),
+        phases=tuple(
+            replace(phase, units=units)
+            for one, units in zip(spent, (BLOCKS, "operators"), strict=True)
+            for phase in one.phases
+        ),
     )
 
 
@@ -312,8 +288,3 @@ def _split(problem: Problem, blocks: Plan, question: _Question) -> Solution | No
         return Attempt(problem, question.solver, budget, question.seed, known={"blocks": known}).run(baselines=False)
     except Infeasible:
         return None
-
-
-def solver_of(given: str | Solver) -> Solver:
-    """A solver by name, or the given one."""
-    return solver(given) if isinstance(given, str) else given

@@ -2,6 +2,7 @@
 
 from stead.problem.constraints import Constraints, matching
 from stead.problem.objectives import (
+    OBJECTIVES,
     POLICIES,
     Execution,
     Fifo,
@@ -17,11 +18,13 @@ from stead.problem.objectives import (
     ProgramOrder,
     Schedule,
     Throughput,
+    objective_from,
 )
 from stead.problem.placement import Placement
 from stead.problem.problem import Problem
 
 __all__ = [
+    "OBJECTIVES",
     "POLICIES",
     "Constraints",
     "Execution",
@@ -41,4 +44,5 @@ __all__ = [
     "Schedule",
     "Throughput",
     "matching",
+    "objective_from",
 ]

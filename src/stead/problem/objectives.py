@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stead.errors import BadInput
+from stead.errors import BadInput, did_you_mean
 
 Execution = Literal["dataflow", "offload", "sequential"]
 Pieces = Literal["serial", "published"]
@@ -197,3 +197,38 @@ def _indices(what: str, given: ArrayLike | None) -> NDArray[np.int32] | None:
     own = array.astype(np.int32, order="C")
     own.setflags(write=False)
     return own
+
+
+# Names of questions that are asked often.
+OBJECTIVES: dict[str, Objective] = {
+    "latency": Latency(),
+    "throughput": Throughput(),
+    "offload": Latency(execution="offload"),
+    "sequential": Latency(execution="sequential"),
+}
+
+
+def objective_from(
+    name: str,
+    *,
+    execution: str = "dataflow",
+    dispatch: str | None = None,
+    load: str = "sum",
+    microbatches: int | None = None,
+    schedule: str = "gpipe",
+) -> Objective:
+    """The objective that words describe, as the command line spells them.
+
+    >>> objective_from("throughput").describe(), objective_from("latency", dispatch="priority").describe()
+    ('throughput, load sum', 'latency, dataflow, priority only')
+    """
+    if name == "throughput":
+        return Throughput(load=load, microbatches=microbatches, schedule=schedule)  # type: ignore[arg-type]
+    if name != "latency":
+        raise BadInput(f"--objective is latency or throughput, got {name!r}")
+    if dispatch is None:
+        return Latency(execution=execution)  # type: ignore[arg-type]
+    if dispatch not in POLICIES:
+        known = ", ".join(POLICIES)
+        raise BadInput(f"no --dispatch {dispatch!r}{did_you_mean(dispatch, POLICIES)}; there are {known}")
+    return Latency(execution=execution, policy=POLICIES[dispatch](), order="policy")  # type: ignore[arg-type]

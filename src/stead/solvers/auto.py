@@ -1,69 +1,64 @@
 """`auto`: everything at hand that fits the question, cheapest first, until the gap is closed or the budget is spent.
 
-First a list of steps, which is a function of the problem alone and can be read (`Auto().steps_for(problem)`): rules,
-constructions, exact solvers where the problem is small enough for them. Then search with growing effort from the best
-of what they found, until that no longer helps. All share one incumbent and one bound; a bound that holds for some
-placements only is not taken for one over all.
+It is a table of phases, which is a function of the problem alone and can be read (`Auto().steps_for(problem)`): rules,
+constructions, exact solvers where the problem is small enough for them, then rounds of search with growing effort from
+the best of what they found, until that no longer helps. All share one incumbent and one bound; a bound that holds for
+some placements only is not taken for one over all. What each phase took and gained is part of the solution.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import groupby, zip_longest
+from types import MappingProxyType
 
 from stead.errors import BadInput
-from stead.problem import Latency, Placement, PlacetoDispatch, Problem, Throughput
+from stead.problem import Placement, Problem, Throughput
 from stead.sim import simulate, simulate_many
+from stead.solvers.auto_steps import (
+    Step,
+    Tuning,
+    constructions,
+    is_full_pipeline,
+    late_provers,
+    program_size,
+    provers,
+    rules,
+    searches_orders,
+)
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.exact.exhaustive import placement_count
-from stead.solvers.exact.mincut import runs_in_turn
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.part_budgets import limited, limited_share
+from stead.solvers.phases import Phase, Phases
 from stead.solvers.registry import solver
 from stead.solvers.search.anneal import Anneal
 from stead.solvers.search.climb import climb
-from stead.solvers.search.coarse_to_fine import descend
+from stead.solvers.search.coarse_to_fine import Ladder, descend
 from stead.solvers.search.redivide import redivide
 from stead.solvers.search.search import WORK_PER_SECOND, ScheduleSearch, schedule_of
 from stead.solvers.search.stages import shift_stages
 from stead.solvers.search.transfers import order_transfers
 from stead.solvers.search_state import Search
-from stead.solvers.solution import Budget, Solution, Solver
-
-HURRY = 2e-4  # seconds per operator below which coarser graphs come before constructions
-PARTITIONING = 6e-5  # seconds per operator that a partitioner takes
-LARGE = 20_000  # operators beyond which only what takes about linear time is tried
-HUGE = 200_000
-POOL = 10  # placements that search begins with; a good end may begin at a poor one
-LEAST_EFFORT = 800  # evaluations for each of them
-START_SHARE = 0.3  # of the time, for the solver that one asks to begin with
-CONSTRUCTION_SHARE = 0.35  # of the time that is left, for all of them
-COARSE_SHARE = 0.5  # of the time that is left, for search on coarser graphs
-FIRST_SHARE = 0.75  # of the time that is left, for annealing before anything is to be proved
-TRANSFER_TRIES = 200  # evaluations for the order of transfers where the first round of search gains nothing
-STALLED = 1e-3  # improvement of a round, relative, below which it was in vain
-VAIN_ROUNDS = 3  # in a row, after which search ends
-CLOSE = 1e-4  # gap that is not worth more rounds
-MOVES_PER_SECOND = 4_000_000  # of annealing
-TINY_PROGRAM, PROGRAM_SIZE = 300, 3000  # units times devices
-PROGRAM_SECONDS = 20.0
-LEAST_REDIVIDING = 4.0  # seconds
+from stead.solvers.solution import Budget, Solution
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One member of a portfolio and the share of the remaining budget that it may take."""
+class Row(Phase):
+    """A row of the table of `auto`: a phase that is still to be run."""
 
-    name: str
-    share: float = 1.0
-    options: tuple[tuple[str, object], ...] = ()
-    least_seconds: float = 0.0  # that must be left for one that cannot be stopped
+    run: Callable[[_Run, Row], None] = field(default=lambda run, row: None, repr=False, compare=False)
+    not_now: Callable[[_Run], str] = field(default=lambda run: "", repr=False, compare=False)  # why, at its turn
+    steps: tuple[Step, ...] = ()
+    each_round: bool = False
 
-    def solver(self) -> Solver:
-        """The member itself."""
-        return solver(self.name, **dict(self.options))
+    @property
+    def record(self) -> Phase:
+        """What is known of the phase before it runs."""
+        return Phase(self.name, self.does, self.limit, self.why_not)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +74,7 @@ class Auto:
     patience: int = 4096  # placements without improvement before climbing ends
     start: str = ""  # another solver to begin with, such as gdp; search goes on from its placement, too
     exact: bool = True  # whether solvers that prove what they find take part
+    tuning: Tuning = Tuning()  # noqa: RUF009 (a frozen value)
 
     def __post_init__(self) -> None:
         if self.start == self.name:
@@ -95,112 +91,84 @@ class Auto:
         """It takes every problem."""
         return None
 
-    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
-        """Return the best placement any member finds, with the best bound."""
-        return self.solve_from({}, problem, budget, seed)
-
-    def solve_from(
-        self, known: Mapping[str, Solution], problem: Problem, budget: Budget, seed: int = 0
+    def solve(
+        self,
+        problem: Problem,
+        budget: Budget,
+        seed: int = 0,
+        *,
+        known: Mapping[str, Solution] = MappingProxyType({}),
     ) -> Solution:
-        """The same with what rules found before, by name: they are not asked again.
+        """Return the best placement any phase finds, with the best bound; never less than what is `known` before.
 
-        What does not work on this problem is left out.
+        What is known and does not work on this problem is left out.
         """
         search = Search(problem, budget, solver=self.name, seed=seed)
+        table = self.steps_for(problem)
+        run = _Run(self, search, Phases(search, [row.record for row in table]))
         with search.interruptible():
             known = that_work(known, problem)
-            found = _taken(search, known, _rules(problem))
-            search.relax()
-            found += _tried(search, [*self._start(), *(step for step in _rules(problem) if step.name not in known)])
-            coarse: list[Schedule] = []
-            if _searches_orders(problem) and search.spare_seconds < HURRY * len(problem.graph):
-                coarse = descend(search, share=COARSE_SHARE, effort=self.effort // 2)
-            with limited_share(search, CONSTRUCTION_SHARE):
-                found += _tried(search, _constructions(problem))
-            found += _tried(search, self._exact(problem))
-            self._improve(search, found, coarse)
+            own = [step.name for row in table for step in row.steps if step.name in known]  # first, as without `known`
+            for name in dict.fromkeys([*own, *known]):
+                search.adopt(replace(known[name], evaluations=0))
+            for each_round, rows in groupby(table, key=lambda row: row.each_round):
+                (run.rounds if each_round else run.once)([row for row in rows if not row.why_not])
+        search.phases = run.phases.ended()
         return search.solution()
 
-    def steps_for(self, problem: Problem) -> list[Step]:
-        """The members for a problem, in order; search comes last."""
-        return [*self._start(), *_rules(problem), *_constructions(problem), *self._exact(problem)]
+    def steps_for(self, problem: Problem) -> list[Row]:
+        """The whole table for a problem, in order; rows that do not apply say why."""
+        tuning, objective = self.tuning, problem.objective
+        full = is_full_pipeline(problem)
+        no_orders = "" if searches_orders(problem) else "only for the latency of dataflow execution"
+        not_full = "" if full else "only for the throughput of full pipelines"
+        no_stages = "" if isinstance(objective, Throughput) and not full else "only for pipelines of micro-batches"
+        above = f"units times devices are more than {tuning.program_size}"
+        no_program = not_full or ("" if program_size(problem) <= tuning.program_size else above)
+        many = f"more than {tuning.large} operators" if len(problem.graph) > tuning.large else ""
+        no_exact = "too large to prove anything" if self.exact else "switched off"
+        coarse, coarse_share = "search on graphs of clusters", f"{tuning.coarse_share:.0%} of what is left"
+        return [
+            Row("bounds", "what holds whatever the placement", "a tenth of the time", run=_Run.bound),
+            _asks("start", self._start(), "no solver was named to begin with",
+                  f"{tuning.start_share:.0%} of what is left"),
+            _asks("rules", rules(problem, tuning)),
+            Row("coarse levels first", coarse, coarse_share, no_orders, run=_Run.levels, not_now=_Run.has_time),
+            _asks("constructions", constructions(problem, tuning), "only for dataflow execution and throughput",
+                  f"{tuning.construction_share:.0%} of what is left", run=_Run.construct),
+            _asks("exact", self._exact(problem), no_exact),
+            Row("shifting stages", "borders of stages", why_not=no_stages, run=_Run.shift),
+            Row("coarse levels", coarse, f"in every second round, {coarse_share}", no_orders,
+                run=_Run.levels, not_now=_Run.levels_rest, each_round=True),
+            Row("search", "moves of devices and in the order", f"{self.effort} evaluations, doubled each round",
+                no_orders, run=_Run.search_orders, each_round=True),
+            Row("transfers", "the order of transfers", f"{tuning.transfer_tries} evaluations, doubled each round",
+                no_orders, run=_Run.order_transfers, not_now=_Run.has_gained, each_round=True),
+            Row("annealing", "moves and swaps of units", f"{self.moves} moves, doubled each round", not_full,
+                run=_Run.anneal, each_round=True),
+            _asks("proofs", late_provers(problem, tuning), not_full or no_exact, "after the first round",
+                  not_now=_Run.is_later, each_round=True),
+            Row("dividing anew", "what some busy devices hold", "as long as its round", no_program,
+                run=_Run.redivide, not_now=_Run.may_not_redivide, each_round=True),
+            Row("integer program", "throughput-mip", f"{tuning.program_seconds:g} s", no_program,
+                run=_Run.prove_by_program, not_now=_Run.may_not_prove),
+            Row("climbing", "moves of one unit", f"{self.patience} placements without improvement", many,
+                run=_Run.climb),
+        ]  # fmt: skip
 
-    def _start(self) -> list[Step]:
+    def _start(self) -> tuple[Step, ...]:
         if not self.start:
-            return []
+            return ()
         polishes = hasattr(solver(self.start), "polish")  # which is what comes next here
-        return [Step(self.start, START_SHARE, (("polish", False),) if polishes else ())]
+        return (Step(self.start, self.tuning.start_share, (("polish", False),) if polishes else ()),)
 
-    def _exact(self, problem: Problem) -> list[Step]:
+    def _exact(self, problem: Problem) -> tuple[Step, ...]:
         if not self.exact:
-            return []
+            return ()
         if placement_count(problem) > self.exhaustive_below:
-            return _exact(problem)
+            return provers(problem, self.tuning)
         everything = Step("exhaustive", options=(("max_placements", self.exhaustive_below),))
-        return [everything, *_exact(problem)]
-
-    def _improve(self, search: Search, found: list[Solution], coarse: list[Schedule]) -> None:
-        """Rounds of search that suit the objective, each twice as long; where there is none, hill climbing."""
-        objective = search.problem.objective
-        if isinstance(objective, Throughput) and objective.microbatches is None:
-            self._balance(search)
-            _prove_by_program(search)
-        elif _searches_orders(search.problem) and search.best is not None:
-            self._search_orders(search, found, coarse)
-        elif isinstance(objective, Throughput):
-            search.doing("shifting stages")
-            shift_stages(search)
-        if not search.done and len(search.problem.graph) <= LARGE:
-            search.doing("climbing")
-            climb(search, patience=self.patience)
-
-    def _balance(self, search: Search) -> None:
-        """Anneal; after the first round try proofs, and where it gains nothing divide anew what busy devices hold."""
-        for part in _rounds(search):
-            search.doing(f"annealing, round {part + 1}")
-            began, before = search.elapsed_seconds, search.best_seconds
-            with limited_share(search, 1.0 if part else FIRST_SHARE):
-                Anneal(moves=_moves(search, self.moves << part)).improve(search, part=part)
-            stalled = search.best_seconds > before * (1 - STALLED)
-            if part == 0:
-                _tried(search, _proofs(search.problem))
-            if stalled and search.budget.seconds is not None and _program_size(search) <= PROGRAM_SIZE:
-                spent = 0.0 if search.counts else search.elapsed_seconds - began
-                with limited(search, seconds=max(LEAST_REDIVIDING, spent)):
-                    search.doing("dividing anew")
-                    redivide(search)
-
-    def _search_orders(self, search: Search, found: list[Solution], coarse: list[Schedule]) -> None:
-        """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
-        ranked = sorted(found, key=lambda solution: solution.objective_seconds)
-        placements = list(dict.fromkeys(solution.placement for solution in ranked))[:POOL]
-        starts = [schedule_of(placement, "auto") for placement in placements]
-        best: list[Schedule] = []
-        for part in _rounds(search):
-            search.doing(f"search, round {part + 1}")
-            effort, pool, before = self.effort << part, best, search.best_seconds
-            with limited(search, seconds=_round_seconds(search, effort)):
-                if part % 2 == 0:
-                    if part or not coarse:
-                        coarse = descend(search, share=COARSE_SHARE, effort=effort // 2, part=part)
-                    pool = _in_turn(coarse, starts)[: _most_starts(search, effort)]
-                best = [*ScheduleSearch(effort=effort).improve(search, pool, part=part), *best][:POOL]
-            if search.best_seconds > before * (1 - STALLED):
-                order_transfers(search, tries=TRANSFER_TRIES << part, part=part)
-
-
-def _tried(search: Search, steps: list[Step]) -> list[Solution]:
-    """What the members find, until the search is done."""
-    found: list[Solution] = []
-    for step in steps:
-        if search.done:
-            break
-        if search.spare_seconds < step.least_seconds:
-            continue
-        search.doing(step.name)
-        solution = search.try_solver(step.solver(), share=step.share)
-        found += [solution] if solution is not None else []
-    return found
+        return (everything, *provers(problem, self.tuning))
 
 
 def that_work(known: Mapping[str, Solution], problem: Problem) -> dict[str, Solution]:
@@ -223,120 +191,200 @@ def _seconds_of(placement: Placement, problem: Problem) -> float:
     return float(scores.seconds[0]) if scores.feasible[0] else math.inf
 
 
-def _taken(search: Search, known: Mapping[str, Solution], rules: list[Step]) -> list[Solution]:
-    """What known rules found; those that would be tried anyway cost the evaluations that they would have cost."""
-    own = [known[step.name] for step in rules if step.name in known]
-    for solution in own:
-        search.adopt(solution)
-    for solution in known.values():
-        search.adopt(replace(solution, evaluations=0))
-    return own
+class _Run:
+    """One solve: the table at work, and what its phases hand to each other."""
+
+    def __init__(self, auto: Auto, search: Search, phases: Phases) -> None:
+        self.search, self.phases = search, phases
+        self._auto, self._tuning = auto, auto.tuning
+        self._found: list[Solution] = []  # by steps
+        self._ladder = Ladder()
+        self._coarse: list[Schedule] = []  # what coarser graphs say
+        self._starts: list[Schedule] = []  # what steps say, best first
+        self._best: list[Schedule] = []  # that search left
+        self._part = 0  # the round
+        self._began = self._ends = 0.0  # the round, in elapsed seconds
+        self._before_seconds = math.inf  # the objective at its beginning
+        self._stalled = False
+
+    def once(self, rows: list[Row]) -> None:
+        """Run phases one after another."""
+        for row in rows:
+            self._do(row)
+
+    def rounds(self, rows: list[Row]) -> None:
+        """Run phases in turn, over and over, until the search is done or several rounds in a row were in vain."""
+        search, tuning, vain = self.search, self._tuning, 0
+        for row in rows:
+            if search.best is None and searches_orders(search.problem):
+                self.phases.skipped(row.name, "nothing was found that fits")
+                vain = tuning.vain_rounds
+            elif search.gap <= tuning.close and not search.done:
+                self.phases.skipped(row.name, "the gap is next to nothing")
+        while rows and not search.done and vain < tuning.vain_rounds and search.gap > tuning.close:
+            self._before_seconds, self._began = search.best_seconds, search.elapsed_seconds
+            self._ends = self._began + self._round_seconds()
+            for row in rows:
+                self._do(row)
+            vain = 0 if search.best_seconds < self._before_seconds * (1 - tuning.stalled) else vain + 1
+            self._part += 1
+
+    def _do(self, row: Row) -> None:
+        """Run a phase if it is its turn; the bound is raised even if the search is done."""
+        if self.search.done and row.name != "bounds":
+            return
+        why_not = row.not_now(self)
+        if why_not:
+            self.phases.skipped(row.name, why_not)
+            return
+        if not row.steps:
+            self.search.doing(f"{row.name}, round {self._part + 1}" if row.each_round else row.name)
+        with self.phases.running(row.name):
+            row.run(self, row)
+
+    def has_time(self) -> str:
+        """Whether there is time for constructions first."""
+        short = self.search.spare_seconds < self._tuning.hurry * len(self.search.problem.graph)
+        return "" if short else "time is not short"
+
+    def levels_rest(self) -> str:
+        """Whether it is the turn of single operators alone."""
+        if self._part % 2:
+            return "every second round"
+        return "they came first" if self._coarse and not self._part else ""
+
+    def has_gained(self) -> str:
+        """Whether the search of this round was worth it."""
+        return "" if self._stalled else "every round of search gained"
+
+    def is_later(self) -> str:
+        """Whether the first round is over."""
+        return "after the first round" if self._part else ""
+
+    def may_not_redivide(self) -> str:
+        """Whether dividing anew has no clock to stop it, or no reason."""
+        return self.has_gained() or ("" if self.search.budget.seconds is not None else "no clock to stop it")
+
+    def may_not_prove(self) -> str:
+        """Whether a program would take too long, or is not worth it."""
+        if self.search.gap <= self._tuning.close:
+            return "the gap is next to nothing"
+        tiny = program_size(self.search.problem) <= self._tuning.tiny_program
+        return "" if tiny or self.search.budget.seconds is not None else "no clock to stop it"
+
+    def bound(self, row: Row) -> None:
+        """Raise the bound."""
+        self.search.relax()
+
+    def try_steps(self, row: Row) -> None:
+        """Ask the solvers of a phase, until the search is done."""
+        search = self.search
+        for step in row.steps:
+            if search.done:
+                break
+            if search.spare_seconds < step.least_seconds:
+                continue
+            search.doing(step.name)
+            solution = search.try_solver(step.solver(), share=step.share)
+            self._found += [solution] if solution is not None else []
+
+    def construct(self, row: Row) -> None:
+        """Build placements from nothing, within a share of what is left."""
+        with limited_share(self.search, self._tuning.construction_share):
+            self.try_steps(row)
+
+    def shift(self, row: Row) -> None:
+        """Shift the borders of stages."""
+        shift_stages(self.search)
+
+    def levels(self, row: Row) -> None:
+        """Search coarser graphs, in a round within what that may take."""
+        share, effort = self._tuning.coarse_share, self._auto.effort << self._part
+        with self._within_round() if row.each_round else nullcontext():
+            self._coarse = descend(self.search, self._ladder, share=share, effort=effort // 2, part=self._part)
+
+    def search_orders(self, row: Row) -> None:
+        """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
+        search, effort, part = self.search, self._auto.effort << self._part, self._part
+        if not part:
+            ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
+            placements = list(dict.fromkeys(solution.placement for solution in ranked))[: self._tuning.pool]
+            self._starts = [schedule_of(placement, "auto") for placement in placements]
+        with self._within_round():
+            pool = self._best if part % 2 else _in_turn(self._coarse, self._starts)[: self._most_starts(effort)]
+            better = ScheduleSearch(effort=effort).improve(search, pool, part=part)
+        self._best = [*better, *self._best][: self._tuning.pool]
+        self._stalled = self._has_stalled()
+
+    def order_transfers(self, row: Row) -> None:
+        """Look for a better order of transfers."""
+        order_transfers(self.search, tries=self._tuning.transfer_tries << self._part, part=self._part)
+
+    def anneal(self, row: Row) -> None:
+        """Anneal, in the first round not to the end."""
+        search = self.search
+        with limited_share(search, 1.0 if self._part else self._tuning.first_share):
+            Anneal(moves=self._moves(self._auto.moves << self._part)).improve(search, part=self._part)
+        self._stalled = self._has_stalled()
+
+    def redivide(self, row: Row) -> None:
+        """Divide anew what busy devices hold."""
+        search = self.search
+        spent = 0.0 if search.counts else search.elapsed_seconds - self._began
+        with limited(search, seconds=max(self._tuning.least_redividing, spent)):
+            redivide(search)
+
+    def prove_by_program(self, row: Row) -> None:
+        """Try to prove the incumbent."""
+        with limited(self.search, seconds=self._tuning.program_seconds):
+            ThroughputMip(contiguity="any").improve(self.search)
+
+    def climb(self, row: Row) -> None:
+        """Climb until nothing improves any more."""
+        climb(self.search, patience=self._auto.patience)
+
+    def _has_stalled(self) -> bool:
+        return self.search.best_seconds > self._before_seconds * (1 - self._tuning.stalled)
+
+    def _within_round(self) -> AbstractContextManager[None]:
+        return limited(self.search, seconds=self._ends - self.search.elapsed_seconds)
+
+    def _round_seconds(self) -> float:
+        """How long a round of search may take: to the end if the next, of twice the effort, could not end before."""
+        spare = self.search.spare_seconds
+        seconds = (self._auto.effort << self._part) * len(self.search.problem.graph) / WORK_PER_SECOND
+        return math.inf if spare == math.inf or spare < 3 * seconds else 2 * seconds
+
+    def _most_starts(self, effort: int) -> int:
+        """As many as the time that is left suffices for."""
+        search, tuning = self.search, self._tuning
+        evaluations = min(effort, search.spare_seconds * WORK_PER_SECOND / len(search.problem.graph))
+        return min(tuning.pool, max(2, int(evaluations / tuning.least_effort)))
+
+    def _moves(self, moves: int) -> int:
+        """So many moves, or as many as there is time for if a round of twice as many would not end."""
+        most = self.search.spare_seconds * self._tuning.moves_per_second
+        return int(most) if most < 3 * moves else moves
+
+
+def _asks(
+    name: str,
+    steps: tuple[Step, ...],
+    why_none: str = "",
+    limit: str = "",
+    *,
+    run: Callable[[_Run, Row], None] = _Run.try_steps,
+    not_now: Callable[[_Run], str] = lambda run: "",
+    each_round: bool = False,
+) -> Row:
+    """A row that asks solvers; where there are none to ask, one that says why."""
+    does = ", ".join(step.name for step in steps)
+    return Row(
+        name, does, limit, "" if steps else why_none, run=run, not_now=not_now, steps=steps, each_round=each_round
+    )
 
 
 def _in_turn(one: list[Schedule], other: list[Schedule]) -> list[Schedule]:
     """The first of both, the second of both, and so on."""
     pairs = zip_longest(one, other)
     return [schedule for pair in pairs for schedule in pair if schedule is not None]
-
-
-def _most_starts(search: Search, effort: int) -> int:
-    """As many as the time that is left suffices for."""
-    evaluations = min(effort, search.spare_seconds * WORK_PER_SECOND / len(search.problem.graph))
-    return min(POOL, max(2, int(evaluations / LEAST_EFFORT)))
-
-
-def _round_seconds(search: Search, effort: int) -> float:
-    """How long a round may take: to the end if the next one, of twice the effort, could not end before."""
-    if search.spare_seconds == math.inf:
-        return math.inf
-    seconds = effort * len(search.problem.graph) / WORK_PER_SECOND
-    return math.inf if search.spare_seconds < 3 * seconds else 2 * seconds
-
-
-def _rounds(search: Search) -> Iterator[int]:
-    """Numbers of rounds until the search is done or several in a row were in vain."""
-    part = vain = 0
-    while not search.done and vain < VAIN_ROUNDS and search.gap > CLOSE:
-        before = search.best_seconds
-        yield part
-        vain = 0 if search.best_seconds < before * (1 - STALLED) else vain + 1
-        part += 1
-
-
-def _rules(problem: Problem) -> list[Step]:
-    """What people do by hand."""
-    quick = [Step("single"), Step("even"), Step("balanced"), Step("greedy-support"), Step("fit-memory")]
-    return quick if len(problem.graph) > LARGE else [*quick, Step("split"), Step("hf-sequential")]
-
-
-def _constructions(problem: Problem) -> list[Step]:
-    """Quick ways to build a placement from nothing, the best one first where time may be short."""
-    if isinstance(problem.objective, Latency) and problem.objective.execution != "dataflow":
-        return []
-    if len(problem.graph) > HUGE:
-        return [Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft")]
-    if _searches_orders(problem):
-        others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks"
-        return [Step("heft"), *(Step(name, 0.5) for name in others)]
-    built = [*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel")]
-    if isinstance(problem.objective, Throughput):
-        return [Step("mtkahypar", least_seconds=PARTITIONING * len(problem.graph)), *built]
-    return built
-
-
-def _exact(problem: Problem) -> list[Step]:
-    """Solvers that prove what they find, where the problem is small enough for them."""
-    objective = problem.objective
-    if len(problem.graph) > LARGE:
-        return (
-            [Step("mincut")] if isinstance(objective, Latency) and objective.execution == "sequential" else []
-        )
-    if isinstance(objective, Throughput):
-        if objective.microbatches is not None:
-            return []
-        return [Step("linear-dp", 0.2, (("orders", 16 if problem.unit_count <= 3000 else 2),))]
-    if objective.execution == "sequential":
-        return [Step("mincut")]
-    if objective.execution == "offload":
-        if problem.unit_count > 150:
-            return [Step("offload-linear")]  # its own local search is better than the climbing that comes last
-        return [Step("offload-linear", 0.6), Step("latency-mip", 0.6)]
-    if runs_in_turn(problem):
-        return [Step("mincut", 0.5)]
-    small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
-    return [Step("latency-cp", 0.5)] if small else []
-
-
-def _proofs(problem: Problem) -> list[Step]:
-    """Solvers for full pipelines that take long to prove what search has often found before."""
-    if problem.unit_count > 3000:
-        return []
-    return [Step("ideals", 0.3, (("max_pairs", 100_000_000), ("orders", 16)))]
-
-
-def _searches_orders(problem: Problem) -> bool:
-    objective = problem.objective
-    return (
-        isinstance(objective, Latency)
-        and objective.execution == "dataflow"
-        and not isinstance(objective.policy, PlacetoDispatch)
-    )
-
-
-def _moves(search: Search, moves: int) -> int:
-    """So many moves, or as many as there is time for if a round of twice as many would not end."""
-    most = search.spare_seconds * MOVES_PER_SECOND
-    return int(most) if most < 3 * moves else moves
-
-
-def _program_size(search: Search) -> int:
-    return search.problem.unit_count * len(search.problem.cluster)
-
-
-def _prove_by_program(search: Search) -> None:
-    """Try to prove the incumbent of a tiny problem, or of a small one if there is a clock to stop the attempt."""
-    small = _program_size(search) <= (TINY_PROGRAM if search.budget.seconds is None else PROGRAM_SIZE)
-    if small and not search.done and search.gap > CLOSE:
-        search.doing("integer program")
-        with limited(search, seconds=PROGRAM_SECONDS):
-            ThroughputMip(contiguity="any").improve(search)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -99,10 +99,20 @@ def solver(name: str, **options: Any) -> Solver:
         if not known:
             raise BadInput(f"solver {base!r} takes no argument, got {name!r}")
         options = {next(iter(known)): argument, **options}
-    for option in options:
-        if option not in known:
-            raise BadInput(f"solver {base!r} has no option {option!r}{did_you_mean(option, known)}")
-    return kind(**{key: _value(base, key, given, known[key]) for key, given in options.items()})  # type: ignore[no-any-return]
+    groups = {key: default for key, default in known.items() if is_dataclass(default)}  # such as the tuning of auto
+    within = {part.name: (key, part.default) for key, group in groups.items() for part in fields(group)}
+    given: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for option, value in options.items():
+        if option in known:
+            given[option] = _value(base, option, value, known[option])
+        elif option in within:
+            group, default = within[option]
+            parts.setdefault(group, {})[option] = _value(base, option, value, default)
+        else:
+            raise BadInput(f"solver {base!r} has no option {option!r}{did_you_mean(option, [*known, *within])}")
+    given |= {group: replace(given.get(group, groups[group]), **chosen) for group, chosen in parts.items()}
+    return kind(**given)  # type: ignore[no-any-return]
 
 
 def solver_class(name: str) -> Any:

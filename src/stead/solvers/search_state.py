@@ -13,6 +13,8 @@ from stead import clock
 from stead.errors import Infeasible
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
+from stead.solvers.answers import Answers
+from stead.solvers.phases import Phase
 from stead.solvers.solution import Budget, Improvement, Solution, Solver, StoppedBy
 
 BOUND_SHARE = 0.1  # of a time limit, for bounds
@@ -42,6 +44,8 @@ class Search:
         self.evaluations = 0
         self.interrupted = False
         self.notes: list[str] = []
+        self.phases: tuple[Phase, ...] = ()
+        self.answers = Answers() if budget.answers is None else budget.answers
         self._trail: list[Improvement] = []
         self.counts = budget.evaluations is not None  # then the clock decides nothing but the end
         self.effort = math.inf  # seconds of work for engines that count their work, where the budget counts too
@@ -133,6 +137,7 @@ class Search:
         return Budget(
             seconds=seconds if seconds is None or self.counts else share * seconds,
             evaluations=None if evaluations is None else max(1, int(share * evaluations)),
+            answers=self.answers,
         )
 
     def offer(self, devices: ArrayLike, *, order: Order | None = None, found_by: str = "") -> float:
@@ -203,7 +208,7 @@ class Search:
         if member.unsupported(self.problem) is not None:
             return None
         try:
-            solution = member.solve(self.problem, self.rest_of_budget(share), self.seed)
+            solution = self.answers.ask(member, self.problem, self.rest_of_budget(share), self.seed)
             self.adopt(solution)
             return solution
         except Infeasible as error:
@@ -279,6 +284,7 @@ class Search:
             interrupted=self.interrupted,
             notes=tuple(self.notes),
             stopped_by=self.stopped_by,
+            phases=self.phases,
         )
 
     @property

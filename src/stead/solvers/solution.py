@@ -11,6 +11,8 @@ from stead.errors import BadInput
 from stead.problem import Placement, Problem
 
 if TYPE_CHECKING:
+    from stead.solvers.answers import Answers
+    from stead.solvers.phases import Phase
     from stead.solvers.search_state import Search
 
 StoppedBy = Literal["", "proved", "finished", "evaluations", "time", "interrupted"]  # "": not known
@@ -36,6 +38,7 @@ class Budget:
     of it all: the same seed gives the same answer on any machine that gets there in time.
     `on_improvement` is called with every Improvement and `on_step` with what is being done, for progress displays;
     `on_search` is given the Search at its beginning: whatever happens to the solver, its incumbent can be asked for.
+    `answers` are what other solvers have said before: they are not asked again.
     """
 
     seconds: float | None = None
@@ -43,6 +46,7 @@ class Budget:
     on_improvement: Callable[[Improvement], None] | None = field(default=None, compare=False)
     on_step: Callable[[str], None] | None = field(default=None, compare=False)
     on_search: Callable[[Search], None] | None = field(default=None, compare=False)
+    answers: Answers | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 <= self.seconds < math.inf:
@@ -69,6 +73,7 @@ class Solution:
     interrupted: bool = False
     notes: tuple[str, ...] = ()
     stopped_by: StoppedBy = ""  # what ended the search
+    phases: tuple[Phase, ...] = ()  # of the search, each with its time and gain; not part of a plan's file
 
     def __repr__(self) -> str:
         by = self.solver if self.found_by in ("", self.solver) else f"{self.solver}, found by {self.found_by}"

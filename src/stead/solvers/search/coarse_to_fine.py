@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from stead.solvers.part_budgets import limited_share
 from stead.solvers.registry import solver
 from stead.solvers.search.search import ScheduleSearch, schedule_of
 from stead.solvers.search_state import Search
-from stead.solvers.solution import Budget
 
 LEVELS = 3
 FEWEST = 32  # clusters of the coarsest level
@@ -33,27 +33,48 @@ HANDED_DOWN = 3  # schedules per level
 CLUSTERING_SECONDS = 1.5e-5  # per operator, for all levels
 
 
-def descend(search: Search, *, share: float, effort: int, part: int = 0) -> list[Schedule]:
+class Ladder:
+    """Groupings and the problems of placing groups, each of the problem before; built when first climbed."""
+
+    def __init__(self) -> None:
+        self._levels: list[tuple[Grouping, Problem]] | None = None
+
+    def levels(self, search: Search) -> list[tuple[Grouping, Problem]]:
+        """All levels, or where time is up those that there are."""
+        if self._levels is not None:
+            return self._levels
+        levels = list(_ladder(search))
+        if not search.out_of_time:
+            self._levels = levels
+        return levels
+
+
+def descend(
+    search: Search, ladder: Ladder | None = None, *, share: float, effort: int, part: int = 0
+) -> list[Schedule]:
     """Schedules of operators that search on coarser graphs finds, best first; they have been offered.
 
     It takes a share of what is left of the budget and no more than `effort` evaluations, of which one on a graph of
-    clusters counts as the share of operators that it decodes. `part` changes what is drawn.
+    clusters counts as the share of operators that it decodes. `part` changes what is drawn. Who descends again brings
+    the ladder.
     """
     problem, budget = search.problem, search.rest_of_budget(share)
     if share * search.spare_seconds < CLUSTERING_SECONDS * len(problem.graph):
         return []
     most = effort if budget.evaluations is None else min(effort, budget.evaluations)
     end = math.inf if budget.seconds is None else search.elapsed_seconds + budget.seconds
-    ladder = list(_ladder(search))
+    levels = (ladder or Ladder()).levels(search)
     carried: list[Schedule] = []
-    for left in range(len(ladder), 0, -1):
-        grouping, coarse = ladder[left - 1]
+    for left in range(len(levels), 0, -1):
+        grouping, coarse = levels[left - 1]
         parts = 1 if search.counts else left
         seconds, scale = (end - search.elapsed_seconds) / parts, len(coarse.graph) / len(problem.graph)
-        evaluations = int(most / len(ladder) / scale)
+        evaluations = int(most / len(levels) / scale)
         if not search.done and seconds > 0 and evaluations > 0:
-            limit = Budget(
-                seconds if math.isfinite(seconds) else None, evaluations if budget.evaluations else None
+            limit = replace(
+                budget,
+                seconds=seconds if math.isfinite(seconds) else None,
+                evaluations=evaluations if budget.evaluations else None,
             )
             inner = Search(coarse, limit, solver="levels", seed=search.seed)
             carried = _searched(inner, carried, WORTH_SEARCHING * search.best_seconds, evaluations, part)

@@ -87,7 +87,7 @@ class ScheduleSearch:
             if member.unsupported(problem) is not None:
                 continue
             try:
-                solution = member.solve(problem, search.rest_of_budget(MOST_SHARE), search.seed)
+                solution = search.answers.ask(member, problem, search.rest_of_budget(MOST_SHARE), search.seed)
             except Infeasible as error:
                 misfits += _misfit(problem, error, name)
                 continue

@@ -1,0 +1,128 @@
+"""Which solvers `auto` asks about which problem, and the numbers by which it deals out its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stead.errors import BadInput
+from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
+from stead.solvers.exact.mincut import runs_in_turn
+from stead.solvers.registry import solver
+from stead.solvers.solution import Solver
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Shares, sizes and paces by which `auto` deals out its budget, with the reason for each."""
+
+    # When time is short, what pays soonest comes first.
+    hurry: float = 2e-4  # seconds per operator below which coarser graphs come before constructions
+    partitioning: float = 6e-5  # seconds per operator that a partitioner takes; it cannot be stopped
+    moves_per_second: int = 4_000_000  # of annealing, to begin no round that could not end
+    # Sizes beyond which a method would not come to an end.
+    large: int = 20_000  # operators beyond which only what takes about linear time is tried
+    huge: int = 200_000  # operators beyond which even constructions are but three
+    tiny_program: int = 300  # units times devices that an integer program proves without a clock to stop it
+    program_size: int = 3000  # and with one
+    proof_units: int = 3000  # beyond which stages of full pipelines are neither enumerated nor ordered often
+    # Shares of the time that is left, so that no phase starves those after it.
+    start_share: float = 0.3  # for the solver that one asks to begin with: search is to go on from it
+    construction_share: float = 0.35  # for all constructions: some take long on some graphs
+    coarse_share: float = 0.5  # for search on coarser graphs, as finer ones profit from it
+    first_share: float = 0.75  # for annealing before anything is to be proved: most proofs need a good incumbent
+    program_seconds: float = 20.0  # for an integer program: what it has not proved by then it seldom does
+    least_redividing: float = 4.0  # seconds for dividing anew, whatever the round before it took: less settles nothing
+    # How search begins, goes on and ends.
+    pool: int = 10  # placements that search begins with; a good end may begin at a poor one
+    least_effort: int = 800  # evaluations for each of them: with fewer none gets far
+    transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
+    stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
+    vain_rounds: int = 3  # in a row, after which search ends: each has twice the effort of the one before
+    close: float = 1e-4  # gap that is not worth more rounds
+
+    def __post_init__(self) -> None:
+        if any(getattr(self, name) < 0 for name in self.__slots__):
+            raise BadInput("auto: shares, sizes and paces are not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One solver of a phase and the share of the remaining budget that it may take."""
+
+    name: str
+    share: float = 1.0
+    options: tuple[tuple[str, object], ...] = ()
+    least_seconds: float = 0.0  # that must be left for one that cannot be stopped
+
+    def solver(self) -> Solver:
+        """The solver itself."""
+        return solver(self.name, **dict(self.options))
+
+
+def rules(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
+    """What people do by hand."""
+    quick = Step("single"), Step("even"), Step("balanced"), Step("greedy-support"), Step("fit-memory")
+    return quick if len(problem.graph) > tuning.large else (*quick, Step("split"), Step("hf-sequential"))
+
+
+def constructions(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
+    """Quick ways to build a placement from nothing, the best one first where time may be short."""
+    if isinstance(problem.objective, Latency) and problem.objective.execution != "dataflow":
+        return ()
+    if len(problem.graph) > tuning.huge:
+        return Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft")
+    if searches_orders(problem):
+        others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks"
+        return Step("heft"), *(Step(name, 0.5) for name in others)
+    built = (*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel"))
+    if isinstance(problem.objective, Throughput):
+        return Step("mtkahypar", least_seconds=tuning.partitioning * len(problem.graph)), *built
+    return built
+
+
+def provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
+    """Solvers that prove what they find, where the problem is small enough for them."""
+    objective = problem.objective
+    if isinstance(objective, Latency) and objective.execution == "sequential":
+        return (Step("mincut"),)
+    if len(problem.graph) > tuning.large:
+        return ()
+    if isinstance(objective, Throughput):
+        if objective.microbatches is not None:
+            return ()
+        return (Step("linear-dp", 0.2, (("orders", 16 if problem.unit_count <= tuning.proof_units else 2),)),)
+    if objective.execution == "offload":
+        if problem.unit_count > 150:
+            return (Step("offload-linear"),)  # its own local search is better than the climbing that comes last
+        return Step("offload-linear", 0.6), Step("latency-mip", 0.6)
+    if runs_in_turn(problem):
+        return (Step("mincut", 0.5),)
+    small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
+    return (Step("latency-cp", 0.5),) if small else ()
+
+
+def late_provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
+    """Solvers for full pipelines that take long to prove what search has often found before."""
+    if not is_full_pipeline(problem) or problem.unit_count > tuning.proof_units:
+        return ()
+    return (Step("ideals", 0.3, (("max_pairs", 100_000_000), ("orders", 16))),)
+
+
+def is_full_pipeline(problem: Problem) -> bool:
+    """Whether the load of the busiest device is the objective."""
+    return isinstance(problem.objective, Throughput) and problem.objective.microbatches is None
+
+
+def searches_orders(problem: Problem) -> bool:
+    """Whether search moves operators in an order, too."""
+    objective = problem.objective
+    return (
+        isinstance(objective, Latency)
+        and objective.execution == "dataflow"
+        and not isinstance(objective.policy, PlacetoDispatch)
+    )
+
+
+def program_size(problem: Problem) -> int:
+    """Choices that an integer program has: units times devices."""
+    return problem.unit_count * len(problem.cluster)

@@ -1,0 +1,80 @@
+"""Phases of a search: which there are, what each did and gained, and why the others did not run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from stead import clock
+
+if TYPE_CHECKING:
+    from stead.solvers import Search
+
+ENDS = {
+    "interrupted": "interrupted before",
+    "proved": "the best was proved before",
+    "time": "no time was left",
+    "evaluations": "no evaluations were left",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What one phase of a search does, and once it is over what came of it, all its runs together."""
+
+    name: str
+    does: str  # names of solvers, or what it is in words
+    limit: str = ""  # how much of the budget it may take; empty: all that is left
+    why_not: str = ""  # why it does not run; empty: it does, or did
+    runs: int = 0
+    seconds: float = 0.0
+    evaluations: int = 0
+    before_seconds: float = math.inf  # the objective when it first began; inf: nothing was found yet
+    after_seconds: float = math.inf  # and when it last ended
+    gained_seconds: float = 0.0  # by its own runs; inf where it found the first placement of all
+    units: str = ""  # what is placed, where a search places blocks first and then operators
+
+    def __str__(self) -> str:
+        limit = f" ({self.limit})" if self.limit else ""
+        return f"{self.name}: {f'not run: {self.why_not}' if self.why_not else self.does + limit}"
+
+
+class Phases:
+    """A record of every phase of one search, in the order of its table."""
+
+    def __init__(self, search: Search, table: list[Phase]) -> None:
+        self._search = search
+        self._rows = {phase.name: phase for phase in table}
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[None]:
+        """Count the enclosed work as a run of the phase, however it ends."""
+        search, row = self._search, self._rows[name]
+        began, evaluations, before = clock.now(), search.evaluations, search.best_seconds
+        try:
+            yield
+        finally:
+            after = search.best_seconds
+            self._rows[name] = replace(
+                row,
+                why_not="",
+                runs=row.runs + 1,
+                seconds=row.seconds + clock.now() - began,
+                evaluations=row.evaluations + search.evaluations - evaluations,
+                before_seconds=row.before_seconds if row.runs else before,
+                after_seconds=after,
+                gained_seconds=row.gained_seconds + (before - after if after < before else 0.0),
+            )
+
+    def skipped(self, name: str, why_not: str) -> None:
+        """Remember why the phase did not run this time; what it did another time counts more."""
+        if not self._rows[name].runs:
+            self._rows[name] = replace(self._rows[name], why_not=why_not)
+
+    def ended(self) -> tuple[Phase, ...]:
+        """All rows; those that never had their turn say what ended the search before."""
+        why = ENDS.get(self._search.stopped_by, "search ended before")
+        return tuple(row if row.runs or row.why_not else replace(row, why_not=why) for row in self._rows.values())

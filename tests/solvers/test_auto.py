@@ -1,0 +1,155 @@
+"""`auto` as a table of phases, its tuning, and answers that are asked for once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from stead import Budget, Infeasible, Latency, Problem, Solution, Throughput
+from stead.errors import BadInput
+from stead.problem import Objective
+from stead.report.phase_table import phase_table
+from stead.solvers import Search, solver
+from stead.solvers.answers import Answers
+from stead.solvers.auto import Auto
+from stead.solvers.auto_steps import Tuning
+from stead.solvers.rules.simple import Even
+from stead.testing import chain3, two_towers
+
+PHASES = [
+    "bounds", "start", "rules", "coarse levels first", "constructions", "exact", "shifting stages", "coarse levels",
+    "search", "transfers", "annealing", "proofs", "dividing anew", "integer program", "climbing",
+]  # fmt: skip
+ROUNDS = {
+    "latency": {"coarse levels", "search", "transfers"},
+    "throughput": {"annealing", "proofs", "dividing anew", "integer program"},
+}
+
+
+@pytest.mark.parametrize("objective", [Latency(), Throughput(), Throughput(microbatches=2)])
+def test_the_table_is_whole_and_says_why_a_phase_does_not_apply(objective: Objective) -> None:
+    table = Auto().steps_for(two_towers(objective))
+    assert [row.name for row in table] == PHASES
+    applies = {row.name for row in table if not row.why_not}
+    assert all(str(row).startswith(f"{row.name}: not run: ") for row in table if row.why_not)
+    whole = isinstance(objective, Latency) or objective.microbatches is None
+    assert {name for names in ROUNDS.values() for name in names} & applies == (
+        ROUNDS[objective.name] if whole else set()
+    )
+    assert ("shifting stages" in applies) != whole
+
+
+def test_phases_add_up_to_the_search() -> None:
+    solution = Auto(exhaustive_below=0, exact=False).solve(two_towers(), Budget(evaluations=400))
+    ran = [phase for phase in solution.phases if phase.runs]
+    assert [phase.name for phase in solution.phases] == PHASES
+    assert sum(phase.evaluations for phase in ran) == solution.evaluations
+    assert min(phase.after_seconds for phase in ran) == solution.objective_seconds == 7.5
+    assert all(bool(phase.runs) != bool(phase.why_not) for phase in solution.phases)
+
+
+def test_a_phase_that_the_budget_leaves_nothing_for_says_so() -> None:
+    phases = {one.name: one for one in Auto().solve(chain3(Throughput()), Budget(evaluations=1)).phases}
+    assert phases["rules"].runs == 1
+    assert phases["annealing"].why_not == "no evaluations were left"
+    assert phases["search"].why_not == "only for the latency of dataflow execution"
+
+
+def test_the_table_of_phases_shows_time_gain_and_reasons() -> None:
+    # One device takes 9 s and that is what the first rule finds; with a tower on each it is 7.5 s.
+    phases = Auto(exhaustive_below=0).solve(two_towers(), Budget(evaluations=400)).phases
+    lines = phase_table(phases)
+    assert lines[0].split() == [
+        "phase", "runs", "took", "evaluations", "before", "after", "gain", "what", "it", "does,", "or", "why", "it",
+        "did", "not", "run",
+    ]  # fmt: skip
+    (rules,) = (line for line in lines if line.startswith(" rules"))
+    assert rules.split()[-1].endswith(("hf-sequential", "greedy-support…"))
+    assert "first" in rules.split()
+    assert any("not run: no solver was named to begin with" in line for line in lines)
+
+
+def test_every_number_of_the_tuning_can_be_set_by_name() -> None:
+    chosen = solver("auto", pool="20", first_share="0.5", patience=64)
+    assert isinstance(chosen, Auto)
+    assert chosen == Auto(patience=64, tuning=Tuning(pool=20, first_share=0.5))
+    with pytest.raises(BadInput, match="did you mean 'pool'"):
+        solver("auto", pol="20")
+    with pytest.raises(BadInput, match="option pool needs a value of type int"):
+        solver("auto", pool="many")
+    with pytest.raises(BadInput, match="not negative"):
+        solver("auto", pool="-1")
+
+
+def test_the_tuning_changes_the_search() -> None:
+    problem = two_towers()
+    rounds = {}
+    for most in (0, 1):
+        chosen = Auto(exhaustive_below=0, exact=False, effort=50, tuning=Tuning(vain_rounds=most, close=0.0))
+        phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=2000)).phases}
+        rounds[most] = phases["search"].runs
+    assert rounds[0] == 0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Puts everything on one device and counts how often it is asked."""
+
+    name: str = "counted"
+    fails: bool = False
+    stopped_by: str = "finished"
+    times: list[int] = field(default_factory=list, compare=False)
+
+    def unsupported(self, problem: Problem) -> str | None:
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        self.times.append(seed)
+        if self.fails:
+            Search(problem, budget, solver=self.name).offer_many(np.zeros((5, len(problem.graph)), dtype=np.uint8))
+            raise Infeasible("too little memory")
+        found = Even().solve(problem, Budget(), seed)
+        return Solution(found.placement, found.objective_seconds, evaluations=5, stopped_by=self.stopped_by)  # type: ignore[arg-type]
+
+
+def test_a_solver_is_asked_once_about_a_problem() -> None:
+    answers, counted, problem = Answers(), Counted(), two_towers()
+    first = answers.ask(counted, problem, Budget(), 0)
+    assert answers.ask(counted, problem, Budget(), 0) is first
+    answers.ask(counted, problem, Budget(), 1)
+    answers.ask(counted, two_towers(), Budget(), 1)
+    assert counted.times == [0, 1, 1]
+
+
+def test_an_answer_that_a_limit_cuts_is_asked_for_anew() -> None:
+    counted, problem = Counted(), two_towers()
+    answers = Answers()
+    answers.ask(counted, problem, Budget(), 0)
+    answers.ask(counted, problem, Budget(evaluations=6), 0)
+    assert len(counted.times) == 1
+    answers.ask(counted, problem, Budget(evaluations=5), 0)
+    assert len(counted.times) == 2
+    cut = Counted(stopped_by="evaluations")
+    for _ in range(2):
+        answers.ask(cut, problem, Budget(), 0)
+    assert len(cut.times) == 2
+
+
+def test_that_nothing_was_found_is_known_unless_a_limit_was_the_reason() -> None:
+    answers, failing, problem = Answers(), Counted(fails=True), two_towers()
+    for allowed, times in ((4, 1), (5, 2), (6, 3), (6, 3), (None, 3), (5, 4)):  # it takes 5
+        with pytest.raises(Infeasible):
+            answers.ask(failing, problem, Budget(evaluations=allowed), 0)
+        assert len(failing.times) == times
+
+
+def test_solvers_within_solvers_share_their_answers() -> None:
+    counted = Counted()
+    search = Search(two_towers(), Budget(evaluations=100), solver="outer")
+    search.try_solver(counted)
+    inner = Search(search.problem, search.rest_of_budget(), solver="inner")
+    inner.try_solver(counted)
+    assert len(counted.times) == 1
+    assert (search.evaluations, inner.evaluations) == (5, 5)
