@@ -22,9 +22,9 @@ import numpy as np
 from stead import Budget, Problem
 from stead.cluster import Cluster, Device, link_all
 from stead.errors import SteadError
-from stead.learn.grouping import placed_groups
-from stead.learn.solver import Start
-from stead.learn.state import one_thread
+from stead.learn.ground.placed_groups import placed_groups
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import one_thread
 from stead.placing.loading import load
 from stead.problem import Latency
 from stead.sim import simulate_many

@@ -32,8 +32,9 @@ from comparison import (
 )
 
 from stead import Problem
-from stead.learn.colocrl import ColocRL
-from stead.learn.hdp import HDP
+from stead.learn.colocrl.method import ColocRL
+from stead.learn.ground.parts import varied
+from stead.learn.hdp.method import HDP
 from stead.placing.loading import load
 from stead.problem import Latency
 from stead.readers import graph_as_dict, graph_from_dict
@@ -47,8 +48,8 @@ EVALUATIONS = dict(zip((one.name for one in INSTANCES), (2000, 1000, 400), stric
 VARIANTS = {
     "colocrl": ColocRL(),
     "colocrl, learning rate 0": ColocRL(learning_rate=0.0),
-    "colocrl without following": ColocRL(follow=0.0),
-    "colocrl without following, learning rate 0": ColocRL(follow=0.0, learning_rate=0.0),
+    "colocrl without following": varied(ColocRL(), follow=0.0),
+    "colocrl without following, learning rate 0": varied(ColocRL(), follow=0.0, learning_rate=0.0),
     "colocrl, faithful": ColocRL(variant="faithful"),
 }
 CPU_SECONDS = 60.0

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from suite import EXPERTS, GDP12, Instance, equal, rule_seconds, unlimited_single_seconds
 from tables import geometric
 
-from stead.learn.gdp import GDP, SHIPPED
-from stead.learn.gdp_net import SHARP
-from stead.learn.hdp import HDP
-from stead.learn.losses import Linear
-from stead.learn.policy import NetworkPolicy
-from stead.learn.priorities import MIDDLE
-from stead.learn.solver import Start
-from stead.learn.state import load_network, one_thread
-from stead.learn.tasks import Task
-from stead.learn.trainer import Learner
+from stead.learn.gdp.method import GDP, SHIPPED
+from stead.learn.gdp.network import SHARP
+from stead.learn.ground.losses import Linear
+from stead.learn.ground.one_shot import OneShot
+from stead.learn.ground.parts import varied
+from stead.learn.ground.policy import NetworkPolicy
+from stead.learn.ground.priorities import MIDDLE
+from stead.learn.ground.task import Start, Task
+from stead.learn.ground.torch_state import load_network, one_thread
+from stead.learn.hdp.method import HDP
 from stead.placing.loading import load
 from stead.problem import Latency, Placement, Problem
 from stead.sim import simulate_many
@@ -40,7 +40,7 @@ from stead.testing import two_towers
 
 Cell = dict[str, Any]
 RULES = ("single", "metis", "heft", "multilevel", "chunks")
-ONE = GDP(policy="", threads=1, polish=False, priorities=True)
+ONE = GDP(policy="", threads=1, polish=False)
 ORDERS = ("priorities", "devices only", "ranks only", "random priorities")  # what GDP decides besides devices
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # options of GDP, and of its training
     "whole": ({}, {}),
@@ -79,7 +79,7 @@ def wall_seconds(seconds: float) -> float:
 def warm_up() -> None:
     """What torch does once in a process belongs to no cell."""
     with one_thread():
-        begun(replace(ONE, imitation=1), two_towers(), 0).update()
+        begun(varied(ONE, imitation=1), two_towers(), 0).update()
 
 
 def named(name: str) -> Instance:
@@ -94,12 +94,12 @@ def polished(placement: Placement, seconds: float, seed: int) -> float:
     return search.best_seconds
 
 
-def begun(options: Any, problem: Problem, seed: int) -> Learner:
-    found: Learner = options.learner([problem], seed, [Start.of(problem)])
+def begun(options: Any, problem: Problem, seed: int) -> OneShot:
+    found: OneShot = options.learner([problem], seed, [Start.of(problem)])
     return found
 
 
-def trained(own: Learner, more: Callable[[], bool]) -> list[list[float]]:
+def trained(own: OneShot, more: Callable[[], bool]) -> list[list[float]]:
     """Update while there is more to do; [evaluations, best seconds] whenever something better was drawn."""
     task, trail = own.tasks[0], list[list[float]]()
     task.scorer.best, task.scorer.best_seconds = None, math.inf  # from here on: what the policy finds
@@ -110,19 +110,19 @@ def trained(own: Learner, more: Callable[[], bool]) -> list[list[float]]:
     return [step for step in trail if math.isfinite(step[1])]
 
 
-def preferred(own: Learner, task: Task) -> NDArray[np.uint8]:
+def preferred(own: OneShot, task: Task) -> NDArray[np.uint8]:
     """The row that the network prefers which training keeps."""
     load_network(own.module, own.policy_arrays())
     return own.greedy(task)
 
 
-def copied_seconds(own: Learner, task: Task) -> float:
+def copied_seconds(own: OneShot, task: Task) -> float:
     if task.target is None:
         return task.scorer.best_seconds
     return float(task.scorer.score(own.rows(task, torch.from_numpy(task.target[None]))).seconds[0])
 
 
-def fix_order(own: Learner, *, random: bool) -> None:
+def fix_order(own: OneShot, *, random: bool) -> None:
     """Priorities that are not learnt: every class equally likely, or always the middle one."""
     for one in own.network.ordering.parameters():
         one.requires_grad_(False)
@@ -138,7 +138,7 @@ def gdp_one(instance: Instance, order: str, seed: int, seconds: float) -> Cell:
     problem = instance.problem()
     begin = time.process_time()
     with one_thread():
-        own = begun(replace(ONE, priorities=order != "devices only"), problem, seed)
+        own = begun(varied(ONE, priorities=order != "devices only"), problem, seed)
         if order in ("ranks only", "random priorities"):
             fix_order(own, random=order == "random priorities")
         task = own.tasks[0]
@@ -199,7 +199,8 @@ def tuned(instance: Instance, seed: int, *, scratch: bool) -> Cell:
     """The policy of the package or random weights: asked once, then updated; constructions play no part."""
     problem = instance.problem()
     same: dict[str, Any] = NetworkPolicy.load(SHIPPED, GDP).method.network_options()
-    options = GDP(**same, policy="" if scratch else str(SHIPPED), imitation=0, copies="", threads=1)
+    given = {"policy": "" if scratch else str(SHIPPED), "imitation": 0, "copies": "", "threads": 1}
+    options = varied(GDP(), **same, **given)
     with one_thread():
         begin = time.process_time()
         own = options.learner([problem], seed, [Start(Start.of(problem).known, None)])
@@ -233,7 +234,7 @@ def together(seed: int, seconds: float) -> Cell:
     problems = [one.problem() for one in GDP12]
     begin = time.process_time()
     with one_thread():
-        own = replace(ONE, level="unit").learner(problems, seed, [Start.of(problem) for problem in problems])
+        own = varied(ONE, level="unit").learner(problems, seed, [Start.of(problem) for problem in problems])
         for task in own.tasks:
             task.scorer.best, task.scorer.best_seconds = None, math.inf
         while time.process_time() - begin < seconds * len(problems):
@@ -256,7 +257,7 @@ def ablation(instance: Instance, name: str, seed: int, seconds: float) -> Cell:
     problem, (options, training) = instance.problem(), VARIANTS[name]
     begin = time.process_time()
     with one_thread():
-        own = begun(replace(ONE, **options), problem, seed)
+        own = begun(varied(ONE, **options), problem, seed)
         own.training = replace(own.training, **training)
         task = own.tasks[0]
         trained(own, lambda: time.process_time() - begin < seconds)
@@ -271,7 +272,7 @@ def ablation(instance: Instance, name: str, seed: int, seconds: float) -> Cell:
 def batch_ablation(name: str, seed: int, updates: int) -> Cell:
     """Batch training without one part; mean of greedy seconds over the expert's."""
     problems = [load(model, equal(2)).problem(Latency()) for model in BATCH]
-    options = replace(
+    options = varied(
         ONE, priorities=False, level="unit", samples=64, imitation=updates // 2, copies="expert", **VARIANTS[name][0]
     )  # fmt: skip
     with one_thread():
@@ -289,7 +290,7 @@ def batch_ablation(name: str, seed: int, updates: int) -> Cell:
 def zero_rate(instance: Instance, rate: float, seed: int, updates: int) -> Cell:
     """Best sample of so many updates without imitation."""
     problem = instance.problem(limited=False)
-    options = replace(
+    options = varied(
         ONE, priorities=False, level="unit", imitation=0, samples=BLIND_SAMPLES, learning_rate=rate
     )
     with one_thread():
@@ -307,7 +308,7 @@ def reference(name: str, seed: int, share: float) -> Cell:
     needs_greedy = "copies" in options
     begin = time.process_time()
     with one_thread():
-        own = begun(replace(ONE, priorities=False, level="unit", **options), problem, seed)
+        own = begun(varied(ONE, priorities=False, level="unit", **options), problem, seed)
         task = own.tasks[0]
         task.scorer.best, task.scorer.best_seconds = None, math.inf
         greedy = math.inf
@@ -330,7 +331,7 @@ def speed(instance: Instance) -> Cell:
     The pass is that of the devices of 16 samples: features are computed before, priorities are left out.
     """
     problem = instance.problem()
-    options = replace(ONE, priorities=False, level="operator", imitation=0, copies="")
+    options = varied(ONE, priorities=False, level="operator", imitation=0, copies="")
     with one_thread():
         own = begun(options, problem, 0)
         inputs, spent = own.tasks[0].inputs, []

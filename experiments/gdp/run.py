@@ -27,7 +27,7 @@ from checks import told
 from suite import GDP12
 
 from stead.errors import SteadError
-from stead.learn.gdp import SHIPPED
+from stead.learn.gdp.method import SHIPPED
 
 RESULTS = Path(__file__).resolve().parent / "results"
 RIVALS = ("search", "auto")

@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from comparison import Cells, Instance, Study, arguments, median_of, solved, told
 
-from stead.learn.hdp import HDP
+from stead.learn.ground.parts import varied
+from stead.learn.hdp.method import HDP
 
 INSTANCES = (
     Instance("RNNLM-2 on 2 devices", "zoo:rnnlm-2?phase=train", 2),
@@ -26,7 +27,7 @@ EVALUATIONS = dict(zip((one.name for one in INSTANCES), (1000, 600, 300), strict
 VARIANTS = {
     "hdp": HDP(),
     "hdp, learning rate 0": HDP(learning_rate=0.0),
-    "hdp from a random grouper": HDP(init="random"),
+    "hdp from a random grouper": varied(HDP(), init="random"),
     "hdp, faithful": HDP(variant="faithful"),
 }
 

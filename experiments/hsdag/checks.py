@@ -13,13 +13,13 @@ from suite import GRAPHS, ir_graph, mixed, plain, resnet50
 from tables import Rows, bests, spread, wins
 
 from stead.coarsen import Grouping
-from stead.learn.coarsening import chains, coarsened, published
-from stead.learn.fractal import fractal_dimensions
-from stead.learn.hsdag import HSDAG
-from stead.learn.hsdag_published import PublishedLoop
-from stead.learn.parsing import Limits, Neighbours, partitions
-from stead.learn.solver import Start
-from stead.learn.state import one_thread
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import one_thread
+from stead.learn.hsdag.coarsening import chains, coarsened, published
+from stead.learn.hsdag.fractal import fractal_dimensions
+from stead.learn.hsdag.method import HSDAG
+from stead.learn.hsdag.parsing import Limits, Neighbours, partitions
+from stead.learn.hsdag.published import PublishedLoop
 from stead.problem import Problem
 from stead.solvers import Budget, solver
 from stead.workloads.ir_models import IR_MODELS

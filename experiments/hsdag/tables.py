@@ -9,7 +9,7 @@ from typing import Any
 from cells import ERROR, MEASURED, OPTIONS
 from suite import GRAPHS, NAMES
 
-from stead.learn.hsdag import HSDAG
+from stead.learn.hsdag.method import HSDAG
 from stead.workloads.ir_models import IR_MODELS
 
 Rows = list[dict[str, Any]]

@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Roofline
 from stead.errors import Infeasible
-from stead.learn.colocrl import ColocRL
-from stead.learn.placeto import Placeto, sampled
-from stead.learn.placeto_train import PlacetoLearner, collapsed
-from stead.learn.rewards import Scorer
-from stead.learn.solver import Start
-from stead.learn.state import load_network, network_arrays, one_thread
+from stead.learn.colocrl.method import ColocRL
+from stead.learn.ground.loop import collapsed
+from stead.learn.ground.parts import varied
+from stead.learn.ground.reward import Scorer
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import load_network, network_arrays, one_thread
+from stead.learn.placeto.learner import PlacetoLearner
+from stead.learn.placeto.method import Placeto, sampled
+from stead.learn.placeto.method import Placeto as Published
 from stead.problem import Fifo, Latency, Policy, Problem
-from stead.problem import PlacetoDispatch as Published
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver
@@ -195,7 +197,7 @@ def colocrl(given: Problem, evaluations: int, seed: int) -> Numbers:
 
 def learn_one(model: dict[str, Any], options: dict[str, Any], seed: int, controls: bool = False) -> Numbers:
     """Per-graph training; with `controls` learning rate 0, random search and hill climbing at equal simulations."""
-    given, chosen = problem(**model), Placeto(**options)
+    given, chosen = problem(**model), varied(Placeto(), **options)
     found = per_graph(chosen, given, seed)
     if controls:
         count = found["evaluations"]
@@ -222,7 +224,7 @@ def zero_shot(
 ) -> Numbers:
     """Train on some graphs, place others without training on them; ratios to one device, untrained ones beside."""
     begin = time.process_time()
-    chosen = Placeto(**options)
+    chosen = varied(Placeto(), **options)
     with one_thread():
         own = learner(chosen, [problem(**model) for model in train], seed)
         untrained = network_arrays(own.network)

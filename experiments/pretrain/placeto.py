@@ -22,9 +22,9 @@ from data import Row
 from suite import EXPERTS, GDP12, equal, rule_seconds
 from training import trained
 
-from stead.learn.placeto import SHIPPED, Placeto
-from stead.learn.policy import NetworkPolicy
-from stead.learn.state import network_arrays, one_thread
+from stead.learn.ground.parts import varied
+from stead.learn.ground.torch_state import network_arrays, one_thread
+from stead.learn.placeto.method import SHIPPED, Placeto, PlacetoPolicy
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim.bounds import best_bound
@@ -35,7 +35,9 @@ sys.path.insert(0, str(HERE.parent / "placeto"))
 
 import cells  # noqa: E402
 
-OPTIONS = Placeto(policy="", groups=64, imitation=10_000, led=8, teacher=2000, threads=1)  # no rewards
+OPTIONS = varied(
+    Placeto(policy="", groups=64, imitation=10_000, teacher=2000, threads=1), led=8
+)  # no rewards
 EVERY = 20  # updates between checkpoints
 
 # Translation, transformer-xl and wavenet are held out, and of the other families the sizes and numbers of TESTS
@@ -76,14 +78,13 @@ def test_problem(name: str) -> Problem:
     return next(one for one in GDP12 if one.name == name).problem()
 
 
-def asked(policy: NetworkPolicy, name: str, seed: int) -> dict[str, Any]:
+def asked(policy: PlacetoPolicy, name: str, seed: int) -> dict[str, Any]:
     """One row of the table."""
     method, problem = policy.method, test_problem(name)
-    assert isinstance(method, Placeto)
     untrained = network_arrays(method.network(2, seed + 1000))
     begin = time.process_time()
     with one_thread():
-        found = cells.placed(problem, method, network_arrays(policy.network), untrained, seed)
+        found = cells.placed(problem, method, policy.arrays, untrained, seed)
     known = rule_seconds(problem, (*EXPERTS, "single"))
     single = 1e-3 * found["single"]
     return {
@@ -97,7 +98,7 @@ def table(path: Path, most_minutes: float, seed: int) -> None:
     """Fill the table, row by row, and print it."""
     begin, kept = time.monotonic(), RESULTS / "placeto.json"
     found: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
-    policy = NetworkPolicy.load(path, Placeto)
+    policy = PlacetoPolicy.load(path)
     for name in (name for names in TESTS.values() for name in names):
         if name in found:
             continue

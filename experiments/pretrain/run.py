@@ -19,7 +19,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -31,12 +30,13 @@ from suite import EXPERTS, GDP12, Instance, equal, rule_seconds
 from training import trained
 from transfer import Cell, Cells, told
 
-from stead.learn.gdp import GDP, SHIPPED, nearest
-from stead.learn.gdp_net import GraphInputs, GraphPlacer
-from stead.learn.policy import NetworkPolicy
-from stead.learn.solver import Start
-from stead.learn.state import one_thread
-from stead.learn.trainer import Learner
+from stead.learn.gdp.method import GDP, SHIPPED, nearest
+from stead.learn.gdp.network import GraphInputs, GraphPlacer
+from stead.learn.ground.one_shot import OneShot
+from stead.learn.ground.parts import varied
+from stead.learn.ground.policy import NetworkPolicy
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import one_thread
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
@@ -46,7 +46,8 @@ from stead.solvers import Budget, solver
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 CELLS = RESULTS / "transfer.json"
-OPTIONS = GDP(
+OPTIONS = varied(
+    GDP(),
     policy="",
     level="unit",
     positions=False,
@@ -83,7 +84,7 @@ def seconds_of(problem: Problem, placements: np.ndarray) -> np.ndarray:  # type:
     return np.where(scores.feasible, scores.seconds, np.inf)
 
 
-def learnt(options: GDP, problem: Problem, known: dict[str, float], seed: int) -> Learner:
+def learnt(options: GDP, problem: Problem, known: dict[str, float], seed: int) -> OneShot[GraphInputs]:
     """Fifty updates without any placement to begin with: what is found is found by the policy."""
     with one_thread():
         own = options.learner([problem], seed, [Start(known, None)])
@@ -135,7 +136,7 @@ def tuned(family: str, one: Instance, seed: int, *, scratch: bool = False) -> Ce
     known = rule_seconds(problem, ("expert", "single"))
     start = {name: seconds for name, seconds in known.items() if math.isfinite(seconds)}
     path = "" if scratch else str(policy_file(family))
-    options = replace(OPTIONS, imitation=0, copies="", samples=SAMPLES, policy=path)
+    options = varied(OPTIONS, imitation=0, copies="", samples=SAMPLES, policy=path)
     begin = time.process_time()
     own = learnt(options, problem, start, seed)
     return {
@@ -213,10 +214,11 @@ def size() -> None:
         problem = load(model, equal(devices)).problem(Latency())
         with one_thread():
             begin = time.process_time()
-            GDP(level="operator").inputs(problem)
+            varied(GDP(), level="operator").inputs(problem)
             spent = [time.process_time() - begin]
             for level, priorities in passes:
-                options = GDP(
+                options = varied(
+                    GDP(),
                     policy="", level=level, priorities=priorities, imitation=0, copies="", threads=1
                 )
                 grouping, inputs = options.inputs(problem)

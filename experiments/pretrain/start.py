@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gdp"))
 from comparison import Cells, bound, solved
 from suite import GDP12, Instance
 
-from stead.learn.gdp import SHIPPED
+from stead.learn.gdp.method import SHIPPED
 from stead.solvers import solver
 
 HERE = Path(__file__).resolve().parent

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from data import Row
 
-from stead.learn.runs import Run, Trainee, progress_line
-from stead.learn.solver import train_policy
-from stead.learn.trainer import Metrics
+from stead.learn.ground.loop import Metrics, Trainee
+from stead.learn.ground.solver import Learns, train_policy
+from stead.learn.ground.training_run import Run, progress_line
 
 
 class OutOfTimeError(Exception):
@@ -19,7 +18,7 @@ class OutOfTimeError(Exception):
 
 
 def trained(
-    options: Any, rows: Sequence[Row], output: Path, *, updates: int, seed: int, most_minutes: float, every: int
+    options: Learns, rows: Sequence[Row], output: Path, *, updates: int, seed: int, most_minutes: float, every: int
 ) -> bool:
     """Train on rows until done or out of time, with a checkpoint and a line after `every` updates; True when done."""
     begin = time.monotonic()

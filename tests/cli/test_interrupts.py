@@ -158,7 +158,7 @@ def test_a_short_limit_of_the_search_leaves_time_to_read(
         (["train", "colocrl", "--graphs", "zoo:transformer?operators=40", "-d", "3090,3060"],
          "stead.placing.loading.load"),
         (["train", "colocrl", "--graphs", "zoo:transformer?operators=40", "-d", "3090,3060"],
-         "stead.learn.solver.train_policy"),
+         "stead.learn.ground.solver.train_policy"),
     ],
 )  # fmt: skip
 def test_a_signal_ends_every_other_command_with_one_line(

@@ -32,7 +32,7 @@ def test_a_policy_is_trained_and_used(
     assert exit_code([*TRAIN, "-o", "p.safetensors", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["updates"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "p.checkpoint.safetensors", "p.jsonl", "p.safetensors", "p.sqlite", "p.svg",
+        "p.checkpoint.safetensors", "p.jsonl", "p.safetensors", "p.svg",
     ]  # fmt: skip
     place = [
         "place",

@@ -18,9 +18,11 @@ from damage import damaged_bytes, damaged_document
 pytest.importorskip("torch")
 
 from stead.errors import BadInput
-from stead.learn import checkpoints, gdp, placeto
-from stead.learn.placeto import Placeto
-from stead.learn.policy import NetworkPolicy
+from stead.learn.gdp import method as gdp
+from stead.learn.ground import tensor_file
+from stead.learn.ground.policy import NetworkPolicy
+from stead.learn.placeto import method as placeto
+from stead.learn.placeto.method import Placeto
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 ARRAYS = {
@@ -34,7 +36,7 @@ DOCUMENT: dict[str, Any] = {"policy": "placeto", "options": {"hidden": 3}, "devi
 
 def refusal(path: Path) -> str:
     with pytest.raises(BadInput) as caught:
-        checkpoints.load(path)
+        tensor_file.load(path)
     told = str(caught.value)
     assert told.startswith(str(path))
     assert told.isprintable()
@@ -54,12 +56,12 @@ def parts(path: Path) -> tuple[dict[str, Any], bytes]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    checkpoints.save(tmp_path / "p.safetensors", ARRAYS, DOCUMENT)
+    tensor_file.save(tmp_path / "p.safetensors", ARRAYS, DOCUMENT)
     return tmp_path / "p.safetensors"
 
 
 def test_what_was_saved_is_loaded(path: Path) -> None:
-    arrays, document = checkpoints.load(path)
+    arrays, document = tensor_file.load(path)
     assert document == DOCUMENT
     assert list(arrays) == sorted(ARRAYS)
     for name, array in arrays.items():
@@ -72,7 +74,7 @@ def test_a_flipped_bit_anywhere_is_found(path: Path) -> None:
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         try:
-            arrays, document = checkpoints.load(path)
+            arrays, document = tensor_file.load(path)
         except BadInput:
             continue
         assert whole[at : at + 1] in b" \n", at  # a blank for another blank changes nothing
@@ -84,7 +86,7 @@ def test_a_file_without_a_checksum_is_still_read(path: Path) -> None:
     header, body = parts(path)
     del header["__metadata__"]["sha256"]
     path.write_bytes(packed(header, body))
-    assert checkpoints.load(path)[1] == DOCUMENT
+    assert tensor_file.load(path)[1] == DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_a_damaged_file_is_refused_or_says_what_it_said(path: Path) -> None:
         data = damaged_bytes(chance, whole) if by_bytes else packed(damaged_document(chance, header), body)
         path.write_bytes(data)
         try:
-            arrays, document = checkpoints.load(path)
+            arrays, document = tensor_file.load(path)
         except BadInput as error:
             told = str(error)
             assert told.startswith(str(path)), data
@@ -137,13 +139,13 @@ def test_a_damaged_file_is_refused_or_says_what_it_said(path: Path) -> None:
 @pytest.mark.parametrize("shipped", [gdp.SHIPPED, placeto.SHIPPED])
 def test_the_policies_of_the_package_have_checksums(shipped: Path) -> None:
     assert "sha256" in parts(shipped)[0]["__metadata__"]
-    arrays, _ = checkpoints.load(shipped)
+    arrays, _ = tensor_file.load(shipped)
     assert all(np.isfinite(array).all() for array in arrays.values())
 
 
 @pytest.mark.fuzz(max(ROUNDS // 10, 30))
 def test_a_policy_with_odd_options_or_arrays_is_refused(tmp_path: Path) -> None:
-    arrays, document = checkpoints.load(placeto.SHIPPED)
+    arrays, document = tensor_file.load(placeto.SHIPPED)
     known = {key: document[key] for key in ("policy", "options", "devices")}
     path = tmp_path / "p.safetensors"
     for seed in range(max(ROUNDS // 10, 30)):
@@ -155,7 +157,7 @@ def test_a_policy_with_odd_options_or_arrays_is_refused(tmp_path: Path) -> None:
                 [changed[name] * np.float32("nan"), changed[name].astype(np.float64), changed[name].ravel()[:1]]
             )
         odd = damaged_document(chance, known)
-        checkpoints.save(path, changed, odd if isinstance(odd, dict) else known)
+        tensor_file.save(path, changed, odd if isinstance(odd, dict) else known)
         try:
             NetworkPolicy.load(path, Placeto)
         except BadInput as error:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +19,16 @@ from small import grid, pair, rnnlm  # noqa: E402
 from stead.coarsen import colocate, colocate_single_consumers, limited  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
-from stead.learn import checkpoints  # noqa: E402
-from stead.learn.colocrl import PRESETS, ColocRL  # noqa: E402
-from stead.learn.grouping import memory_room, placed_groups  # noqa: E402
-from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
-from stead.learn.runs import Run, read_log  # noqa: E402
-from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
-from stead.learn.state import load_network, network_arrays, one_thread  # noqa: E402
-from stead.learn.trainer import Learner  # noqa: E402
+from stead.learn.colocrl.method import PRESETS, ColocRL  # noqa: E402
+from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.one_shot import OneShot  # noqa: E402
+from stead.learn.ground.parts import varied  # noqa: E402
+from stead.learn.ground.placed_groups import memory_room, placed_groups  # noqa: E402
+from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
+from stead.learn.ground.solver import PolicySolver, train_policy  # noqa: E402
+from stead.learn.ground.task import Start  # noqa: E402
+from stead.learn.ground.torch_state import load_network, network_arrays, one_thread  # noqa: E402
+from stead.learn.ground.training_run import Run, read_log  # noqa: E402
 from stead.placing.loading import load  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate, simulate_many  # noqa: E402
@@ -149,7 +150,7 @@ def policy(options: ColocRL = SMALL, devices: int = 2, seed: int = 0) -> Network
     return NetworkPolicy(options, options.network(devices, seed), devices)
 
 
-def learner(problem: Problem, options: ColocRL = SMALL, seed: int = 0) -> Learner:
+def learner(problem: Problem, options: ColocRL = SMALL, seed: int = 0) -> OneShot:
     return options.learner([problem], seed, [Start.of(problem)])
 
 
@@ -160,14 +161,14 @@ def test_it_finds_the_two_towers() -> None:
 
 def test_learning_lowers_the_mean_of_the_samples() -> None:
     with one_thread():
-        own = learner(grid(), replace(SMALL, samples=16, learning_rate=3e-3))
+        own = learner(grid(), varied(SMALL, samples=16, learning_rate=3e-3))
         means = [own.update().mean for _ in range(50)]
     assert np.mean(means[-8:]) < 0.93 * np.mean(means[:8])
 
 
 def test_one_device_is_found_where_links_are_slow() -> None:  # C10, small
     problem = grid(pair(bytes_per_second=0.1e9, latency_seconds=1e-3))
-    options = replace(SMALL, samples=16, learning_rate=3e-3)
+    options = varied(SMALL, samples=16, learning_rate=3e-3)
     with one_thread():
         own = learner(problem, options)
         for _ in range(60):
@@ -175,13 +176,13 @@ def test_one_device_is_found_where_links_are_slow() -> None:  # C10, small
         greedy = own.greedy(own.tasks[0])
     assert len(set(greedy.tolist())) == 1
     single = solver("single").solve(problem, Budget(), 0).objective_seconds
-    assert replace(SMALL, updates=5).solve(problem, Budget(), 0).objective_seconds <= single
+    assert varied(SMALL, updates=5).solve(problem, Budget(), 0).objective_seconds <= single
 
 
 def test_it_does_not_stay_on_one_device_where_two_are_better() -> None:
     problem = grid(steps=8)
     with one_thread():
-        own = learner(problem, replace(SMALL, learning_rate=3e-3))
+        own = learner(problem, varied(SMALL, learning_rate=3e-3))
         for _ in range(120):
             own.update()
         load_network(own.module, own.policy_arrays())
@@ -192,7 +193,7 @@ def test_it_does_not_stay_on_one_device_where_two_are_better() -> None:
 
 
 def test_learning_rate_zero_changes_no_parameter() -> None:
-    own = learner(grid(), replace(SMALL, learning_rate=0.0))
+    own = learner(grid(), varied(SMALL, learning_rate=0.0))
     before = network_arrays(own.module)
     metrics = own.update()
     assert not metrics.stepped
@@ -225,14 +226,14 @@ def test_with_too_little_memory_on_each_device_decoding_fills_both() -> None:
     grouping = placed_groups(problem)
     assert memory_room(problem, grouping.group) is not None
     with one_thread():
-        own = learner(problem, replace(SMALL, samples=32))
+        own = learner(problem, varied(SMALL, samples=32))
         first = own.update()
     assert first.infeasible < 1.0
     assert own.tasks[0].scorer.best is not None
 
 
 def test_the_faithful_baseline_begins_at_the_failing_signal() -> None:
-    own = learner(grid(), replace(SMALL, variant="faithful"))
+    own = learner(grid(), varied(SMALL, variant="faithful"))
     assert own.tasks[0].average == pytest.approx(-10.0)  # -sqrt(100 s)
     assert own.tasks[0].reward.reference_seconds == 1.0
     own.update()
@@ -242,7 +243,7 @@ def test_the_faithful_baseline_begins_at_the_failing_signal() -> None:
 
 @pytest.mark.parametrize("algorithm", ["reinforce", "ppo"])
 def test_several_graphs_are_learned_from_at_once(algorithm: str) -> None:
-    options = replace(SMALL, algorithm=algorithm)
+    options = varied(SMALL, algorithm=algorithm)
     with one_thread():
         problems = [grid(), grid(steps=3)]
         own = options.learner(problems, 0, [Start.of(one) for one in problems])
@@ -254,7 +255,7 @@ def test_several_graphs_are_learned_from_at_once(algorithm: str) -> None:
 def test_imitation_copies_the_expert() -> None:
     problem = grid()
     with one_thread():
-        own = learner(problem, replace(SMALL, imitation=60, learning_rate=1e-2))
+        own = learner(problem, varied(SMALL, imitation=60, learning_rate=1e-2))
         for _ in range(60):
             own.update()
         greedy = own.greedy(own.tasks[0])
@@ -273,12 +274,12 @@ def trail(options: ColocRL, problem: Problem) -> list[tuple[int, float]]:
 
 def test_one_and_four_workers_give_the_same_trail() -> None:  # C13
     problem = grid()
-    assert trail(replace(SMALL, threads=1), problem) == trail(replace(SMALL, threads=4), problem)
+    assert trail(varied(SMALL, threads=1), problem) == trail(varied(SMALL, threads=4), problem)
 
 
 @pytest.mark.parametrize("variant", ["corrected", "faithful"])
 def test_a_checkpoint_resumes_to_the_same_bits(variant: str) -> None:  # C13
-    options, problem = replace(SMALL, variant=variant), grid()
+    options, problem = varied(SMALL, variant=variant), grid()
     with one_thread():
         whole = learner(problem, options)
         told = [comparable(whole) for _ in range(8)]
@@ -294,7 +295,7 @@ def test_a_checkpoint_resumes_to_the_same_bits(variant: str) -> None:  # C13
     assert all(np.array_equal(first[0][name], second[0][name]) for name in first[0])
 
 
-def comparable(own: Learner) -> dict[str, object]:
+def comparable(own: OneShot) -> dict[str, object]:
     return {name: value for name, value in own.update().as_dict().items() if not name.endswith("_seconds")}
 
 
@@ -303,9 +304,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from small import grid
-from stead.learn.colocrl import ColocRL
-from stead.learn.runs import Run
-from stead.learn.solver import train_policy
+from stead.learn.colocrl.method import ColocRL
+from stead.learn.ground.training_run import Run
+from stead.learn.ground.solver import train_policy
 run = Run(Path(sys.argv[1]), 40, resume=True, every=3)
 train_policy(ColocRL(hidden=32), [grid()], ["grid"], run, seed=5)
 """
@@ -364,7 +365,7 @@ def test_a_damaged_file_is_bad_input(tmp_path: Path, cut: int) -> None:
 
 def test_a_foreign_file_is_bad_input(tmp_path: Path) -> None:
     path = tmp_path / "p.safetensors"
-    checkpoints.save(path, {"network.x": np.zeros(3, dtype=np.float32)}, {"policy": "placeto"})
+    tensor_file.save(path, {"network.x": np.zeros(3, dtype=np.float32)}, {"policy": "placeto"})
     with pytest.raises(BadInput, match="placeto"):
         NetworkPolicy.load(path, ColocRL)
     with pytest.raises(BadInput, match="no such file"):
@@ -396,17 +397,12 @@ def test_polish_is_off_unless_asked_for() -> None:
 
 
 def test_a_run_writes_policy_log_and_curve(tmp_path: Path) -> None:
-    import sqlite3
-
     run = Run(tmp_path / "p.safetensors", 6, every=2)
     train_policy(SMALL, [grid(), grid(steps=3)], ["five", "three"], run, seed=1)
     assert NetworkPolicy.load(run.output, ColocRL).unsupported(grid()) is None
     assert len(read_log(run.beside(".jsonl"))) == 6
-    rows = sqlite3.connect(run.beside(".sqlite"))
-    assert rows.execute('SELECT count(*), max("update") FROM updates').fetchone() == (6, 6.0)
-    rows.close()
     assert "<polyline" in run.beside(".svg").read_text()
-    assert checkpoints.load(run.output)[1]["trained"]["graphs"][0]["name"] == "five"
+    assert tensor_file.load(run.output)[1]["trained"]["graphs"][0]["name"] == "five"
 
 
 def test_resuming_with_another_seed_is_an_error(tmp_path: Path) -> None:

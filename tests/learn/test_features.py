@@ -15,7 +15,8 @@ from small import grid, pair
 from stead.coarsen import colocate, single_groups
 from stead.costs import Roofline
 from stead.graph import GraphBuilder
-from stead.learn.features import (
+from stead.learn.ground.equal_devices import canonical, device_classes
+from stead.learn.ground.features import (
     NUMBERS,
     VOCABULARY,
     WORDS,
@@ -24,12 +25,11 @@ from stead.learn.features import (
     width,
     word_of,
 )
-from stead.learn.grouping import placed_groups
-from stead.learn.losses import Linear, advantages, ppo_loss
-from stead.learn.policy import Proposal
-from stead.learn.rewards import Reward, Scored, Scorer
-from stead.learn.symmetry import canonical, device_classes
-from stead.learn.tasks import Elites
+from stead.learn.ground.losses import Linear, advantages, ppo_loss
+from stead.learn.ground.placed_groups import placed_groups
+from stead.learn.ground.policy import Proposal
+from stead.learn.ground.reward import Reward, Scored, Scorer
+from stead.learn.ground.task import Elites
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many

@@ -22,10 +22,11 @@ from stead.coarsen import single_groups  # noqa: E402
 from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
-from stead.learn import checkpoints, gdp, gdp_kernels  # noqa: E402
-from stead.learn.gdp import CONSTRUCTIONS, GDP, PRESETS, by_most_seconds, nearest  # noqa: E402
-from stead.learn.gdp_features import FEATURES, POSITIONS, graph_inputs  # noqa: E402
-from stead.learn.gdp_net import (  # noqa: E402
+from stead.learn.gdp import fast_ops  # noqa: E402
+from stead.learn.gdp import method as gdp  # noqa: E402
+from stead.learn.gdp.features import FEATURES, POSITIONS, graph_inputs  # noqa: E402
+from stead.learn.gdp.method import CONSTRUCTIONS, GDP, PRESETS, nearest  # noqa: E402
+from stead.learn.gdp.network import (  # noqa: E402
     GraphInputs,
     GraphPlacer,
     Layer,
@@ -34,14 +35,21 @@ from stead.learn.gdp_net import (  # noqa: E402
     loads,
     repaired,
 )
-from stead.learn.grouping import memory_room, placed_groups  # noqa: E402
-from stead.learn.losses import ppo_loss  # noqa: E402
-from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
-from stead.learn.runs import Run  # noqa: E402
-from stead.learn.solver import PolicySolver, Start, train_policy  # noqa: E402
-from stead.learn.state import network_arrays, one_thread  # noqa: E402
-from stead.learn.symmetry import canonical, device_classes  # noqa: E402
-from stead.learn.trainer import Learner  # noqa: E402
+from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.equal_devices import canonical, device_classes  # noqa: E402
+from stead.learn.ground.losses import ppo_loss  # noqa: E402
+from stead.learn.ground.one_shot import OneShot  # noqa: E402
+from stead.learn.ground.parts import varied  # noqa: E402
+from stead.learn.ground.placed_groups import (  # noqa: E402
+    by_most_seconds,
+    memory_room,
+    placed_groups,
+)
+from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
+from stead.learn.ground.solver import PolicySolver, train_policy  # noqa: E402
+from stead.learn.ground.task import Start  # noqa: E402
+from stead.learn.ground.torch_state import network_arrays, one_thread  # noqa: E402
+from stead.learn.ground.training_run import Run  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
@@ -49,7 +57,8 @@ from stead.testing import two_towers  # noqa: E402
 from stead.testing.contracts import SolverContract  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
-SMALL = GDP(
+SMALL = varied(
+    GDP(),
     policy="", hidden=16, heads=2, samples=32, updates=20, imitation=0, segment=16, polish=False, priorities=False
 )  # fmt: skip
 
@@ -59,14 +68,14 @@ class TestGDP(SolverContract):
 
     @pytest.fixture
     def solver(self) -> Solver:
-        return replace(SMALL, updates=3, imitation=1, polish=True)
+        return varied(SMALL, updates=3, imitation=1, polish=True)
 
 
 def policy(options: GDP = SMALL, seed: int = 0) -> NetworkPolicy:
     return NetworkPolicy(options, options.network(2, seed), 2)
 
 
-def learner(problem: Problem, options: GDP = SMALL, seed: int = 0) -> Learner:
+def learner(problem: Problem, options: GDP = SMALL, seed: int = 0) -> OneShot:
     return options.learner([problem], seed, [Start.of(problem)])
 
 
@@ -153,7 +162,7 @@ def renumbered(inputs: GraphInputs, order: np.ndarray) -> GraphInputs:  # type: 
 
 def test_another_order_of_nodes_permutes_the_logits() -> None:  # G3
     problem = grid(steps=3)
-    options = replace(SMALL, segment=10_000)
+    options = varied(SMALL, segment=10_000)
     nodes = single_groups(problem.graph)
     inputs = graph_inputs(problem, nodes, nodes)
     rng = np.random.default_rng(0)
@@ -193,7 +202,7 @@ def test_gradients_of_messages_do_not_depend_on_how_many_nodes_are_looked_at_tog
     weights = torch.rand(40, 8, generator=generator) - 0.5
     found = []
     for together in (4096, 7):
-        monkeypatch.setattr(gdp_kernels, "AT_ONCE", together)
+        monkeypatch.setattr(fast_ops, "AT_ONCE", together)
         found += torch.autograd.grad((weights * largest(messages, near)).sum(), messages)
     assert torch.equal(*found)
     rows = torch.split(messages.index_select(0, near.nodes), lengths.tolist())
@@ -219,7 +228,7 @@ def test_gates_begin_at_one_and_every_parameter_learns() -> None:
 
 @pytest.mark.parametrize("switch", ["attention", "superposition"])
 def test_parts_can_be_switched_off(switch: str) -> None:
-    options = replace(SMALL, **{switch: False})  # type: ignore[arg-type]
+    options = varied(SMALL, **{switch: False})  # type: ignore[arg-type]
     fewer = sum(p.numel() for p in options.network(2, 0).parameters())
     assert fewer < sum(p.numel() for p in SMALL.network(2, 0).parameters())
     with one_thread():
@@ -251,7 +260,7 @@ def test_features_do_not_depend_on_the_speed_of_the_cluster() -> None:
 
 def test_the_towers_are_found_and_elites_differ_by_more_than_names() -> None:  # G4
     with one_thread():
-        own = learner(two_towers(), replace(SMALL, learning_rate=3e-3))
+        own = learner(two_towers(), varied(SMALL, learning_rate=3e-3))
         for _ in range(40):
             own.update()
         task = own.tasks[0]
@@ -269,8 +278,8 @@ def test_the_first_ppo_gradient_is_the_policy_gradient() -> None:  # G5
     build.operator("c", flops=3e9, reads=[build.tensor(b, size_bytes=4)])
     graph, cluster = build.build(), pair()
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
-    network = replace(SMALL, actions="operator").network(2, 0)
-    _, inputs = replace(SMALL, actions="operator").inputs(problem)
+    network = varied(SMALL, actions="operator").network(2, 0)
+    _, inputs = varied(SMALL, actions="operator").inputs(problem)
     rows = torch.from_numpy(all_rows(3, 2).astype(np.int64))
     rewards = torch.tensor([0.3, -1.0, 2.0, 0.1, -0.4, 0.9, -2.0, 1.2])
 
@@ -301,7 +310,7 @@ def test_the_first_ppo_gradient_is_the_policy_gradient() -> None:  # G5
 def test_imitation_copies_its_target_and_rewards_keep_it() -> None:
     problem = grid()
     with one_thread():
-        own = learner(problem, replace(SMALL, hidden=32, imitation=80, learning_rate=3e-3, level="unit"))
+        own = learner(problem, varied(SMALL, hidden=32, imitation=80, learning_rate=3e-3, level="unit"))
         for _ in range(80):
             own.update()
         target = own.tasks[0].target
@@ -318,7 +327,7 @@ def test_imitation_copies_its_target_and_rewards_keep_it() -> None:
 
 def test_learning_lowers_the_mean_of_the_samples() -> None:
     with one_thread():
-        own = learner(grid(), replace(SMALL, learning_rate=3e-3, level="unit"))
+        own = learner(grid(), varied(SMALL, learning_rate=3e-3, level="unit"))
         means = [own.update().mean for _ in range(50)]
     assert np.mean(means[-8:]) < 0.9 * np.mean(means[:8])
 
@@ -326,7 +335,7 @@ def test_learning_lowers_the_mean_of_the_samples() -> None:
 @pytest.mark.parametrize("imitation", [0, 30])
 def test_one_device_is_greedy_where_links_are_slow(imitation: int) -> None:  # G9
     problem = grid(pair(bytes_per_second=0.1e9, latency_seconds=1e-3))
-    options = replace(SMALL, imitation=imitation, level="unit")
+    options = varied(SMALL, imitation=imitation, level="unit")
     with one_thread():
         own = learner(problem, options)
         for _ in range(60):
@@ -371,7 +380,7 @@ def test_forbidden_devices_are_never_drawn() -> None:
     problem = grid()
     names = problem.graph.operator_names
     bound = problem.with_constraints(Constraints(pin=((names[0], "g1"), (names[5], "g0"))))
-    for options in (SMALL, replace(SMALL, actions="operator"), replace(SMALL, variant="faithful")):
+    for options in (SMALL, varied(SMALL, actions="operator"), varied(SMALL, variant="faithful")):
         assert allowed_only(bound, policy(options).propose(bound, 64, 0).placements)
 
 
@@ -379,10 +388,10 @@ def test_units_keep_operators_together_and_operators_may_part() -> None:
     graph, cluster = synthetic("transformer", layers=2, width=64, heads=2, length=16, training=True), pair()
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
     grouping = placed_groups(problem, most=20)
-    together = policy(replace(SMALL, units=20)).propose(problem, 8, 0).placements
+    together = policy(varied(SMALL, units=20)).propose(problem, 8, 0).placements
     for g in range(grouping.count):
         assert (together[:, grouping.members(g)] == together[:, grouping.members(g)[:1]]).all()
-    apart = policy(replace(SMALL, actions="operator")).propose(problem, 8, 0).placements
+    apart = policy(varied(SMALL, actions="operator")).propose(problem, 8, 0).placements
     assert any(
         (apart[:, grouping.members(g)] != apart[:, grouping.members(g)[:1]]).any()
         for g in range(grouping.count)
@@ -407,14 +416,14 @@ def test_units_without_room_move_until_they_fit() -> None:
     assert torch.equal(repaired(after, room, allowed), after)
     fitted = (loads(rows, room) <= room.capacity).all(dim=1)
     assert torch.equal(after[fitted], rows[fitted])
-    solution = replace(SMALL, updates=3).solve(problem, Budget(), 0)
+    solution = varied(SMALL, updates=3).solve(problem, Budget(), 0)
     assert simulate_many(problem, solution.placement.devices[None, :]).feasible[0]
 
 
 @pytest.mark.parametrize("level", ["unit", "operator"])
 def test_the_network_sees_the_best_of_the_plain_cuts(level: str) -> None:
     problem = grid(pair(devices=4), layers=4, steps=12)
-    grouping, inputs = replace(SMALL, level=level).inputs(problem)
+    grouping, inputs = varied(SMALL, level=level).inputs(problem)
     row = nearest(inputs)
     assert np.array_equal(canonical(row[None], device_classes(problem))[0], row)
     found = simulate_many(problem, grouping.lift(row[None])).seconds[0]
@@ -425,7 +434,7 @@ def test_the_network_sees_the_best_of_the_plain_cuts(level: str) -> None:
 
 
 def test_without_ordinals_equal_nodes_on_equal_devices_differ_by_the_cut_alone() -> None:
-    options = replace(SMALL, ordinals=False, level="unit")
+    options = varied(SMALL, ordinals=False, level="unit")
     _, inputs = options.inputs(grid(pair(devices=4), layers=4))
     network = options.network(4, 0)
     torch.nn.init.normal_(network.weigh.weight)
@@ -448,24 +457,24 @@ def test_slow_constructions_are_left_out_where_the_budget_is_short() -> None:
     problem = grid()
     for budget, copied in ((Budget(), True), (Budget(seconds=60), True), (Budget(seconds=1), False),
                            (Budget(evaluations=10**6), False)):  # fmt: skip
-        names = SMALL._within(budget, problem).copies.split(",")
+        names = SMALL._within(budget, problem).parts.copies.split(",")
         assert ("multilevel" in names) is copied
         assert "dfs-sticky" in names
 
 
 def test_the_best_of_the_constructions_is_copied() -> None:
     problem = grid(layers=4, steps=8)
-    options = replace(SMALL, imitation=1)
+    options = varied(SMALL, imitation=1)
     values = {}
     for copies in (*CONSTRUCTIONS, ",".join(CONSTRUCTIONS)):
-        task = learner(problem, replace(options, copies=copies)).tasks[0]
+        task = learner(problem, varied(options, copies=copies)).tasks[0]
         values[copies] = min(task.elites.seconds)
     assert values.pop(",".join(CONSTRUCTIONS)) == min(values.values())
     assert len(set(values.values())) > 1  # or the choice would not matter
 
 
 def test_faithful_is_what_the_paper_says() -> None:
-    options = replace(SMALL, variant="faithful", samples=0)
+    options = varied(SMALL, variant="faithful", samples=0)
     preset = PRESETS["faithful"]
     assert preset.training.elite_weight == 0.0
     with one_thread():
@@ -487,16 +496,17 @@ def trail(options: GDP, problem: Problem) -> list[tuple[int, float]]:
 
 def test_one_and_four_workers_give_the_same_trail() -> None:  # G20
     problem = grid()
-    assert trail(replace(SMALL, threads=1), problem) == trail(replace(SMALL, threads=4), problem)
+    assert trail(varied(SMALL, threads=1), problem) == trail(varied(SMALL, threads=4), problem)
 
 
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from small import grid
-from stead.learn.gdp import GDP
+from stead.learn.gdp.method import GDP
+from stead.learn.ground.parts import varied
 from stead.solvers import Budget
-own = GDP(policy="", hidden=16, heads=2, samples=32, updates=5, imitation=2, polish=False)
+own = varied(GDP(), policy="", hidden=16, heads=2, samples=32, updates=5, imitation=2, polish=False)
 print(own.solve(grid(), Budget(), 7).placement.devices.tobytes().hex())
 """
 
@@ -514,7 +524,7 @@ def test_another_process_gives_the_same_placement() -> None:  # G20
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("options", [SMALL, replace(SMALL, imitation=3), replace(SMALL, variant="faithful")])
+@pytest.mark.parametrize("options", [SMALL, varied(SMALL, imitation=3), varied(SMALL, variant="faithful")])
 def test_a_checkpoint_resumes_to_the_same_bits(options: GDP) -> None:  # G20
     problem = grid(steps=3)
     with one_thread():
@@ -532,15 +542,15 @@ def test_a_policy_survives_its_file(tmp_path: Path) -> None:
 
 def test_training_several_graphs_writes_a_policy_that_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "p.safetensors"
-    options = replace(SMALL, imitation=2)
+    options = varied(SMALL, imitation=2)
     train_policy(options, [grid(steps=2), grid(steps=3)], ["two", "three"], Run(path, 4), seed=1)
     problem = grid(pair(devices=3), steps=4)
     once = GDP(policy=str(path), polish=False).solve(problem, Budget(), 0)
     assert any(note.startswith("gdp greedy: ") for note in once.notes)
     more = GDP(policy=str(path), polish=False, fine_tune=3, samples=16).solve(problem, Budget(), 0)
     assert any(note.startswith("gdp: 3 updates") for note in more.notes)
-    with pytest.raises(BadInput, match="other sizes"):
-        GDP(policy=str(path), hidden=32).learner([problem], 0, [Start.of(problem)])
+    own = GDP(policy=str(path)).learner([problem], 0, [Start.of(problem)])  # with the network of the file
+    assert own.network.shape == SMALL.shape
 
 
 def test_the_policy_of_the_package_is_asked_unless_told_otherwise(
@@ -550,16 +560,16 @@ def test_the_policy_of_the_package_is_asked_unless_told_otherwise(
     monkeypatch.setattr(gdp, "SHIPPED", tmp_path / "p.safetensors")
     asked = GDP(polish=False).solve(grid(steps=3), Budget(), 0)
     assert any(note.startswith("gdp greedy: ") for note in asked.notes)
-    trained = replace(SMALL, updates=2).solve(grid(steps=3), Budget(), 0)
+    trained = varied(SMALL, updates=2).solve(grid(steps=3), Budget(), 0)
     assert any(note.startswith("gdp: 2 updates") for note in trained.notes)
     monkeypatch.setattr(gdp, "SHIPPED", tmp_path / "missing")
-    assert replace(SMALL, policy="pretrained")._file() is None
+    assert varied(SMALL, policy="pretrained")._file() is None
 
 
 @pytest.mark.skipif(not gdp.SHIPPED.exists(), reason="built without the policy")
 def test_the_policy_of_the_package_is_small_says_what_it_was_trained_on_and_places() -> None:
     assert gdp.SHIPPED.stat().st_size < 2**20
-    document = checkpoints.load(gdp.SHIPPED)[1]
+    document = tensor_file.load(gdp.SHIPPED)[1]
     assert len(document["trained"]["graphs"]) >= 15
     own = NetworkPolicy.load(gdp.SHIPPED, GDP)
     problem = grid(pair(devices=4), layers=4, steps=12)
@@ -583,7 +593,7 @@ def test_wrong_options_are_bad_input() -> None:
         {"variant": "best"}, {"samples": -1}, {"hidden": 20}, {"level": "layer"}, {"actions": "group"}, {"units": 0},
     ):  # fmt: skip
         with pytest.raises(BadInput, match="gdp: "):
-            GDP(**wrong)  # type: ignore[arg-type]
+            varied(GDP(), **wrong)
     with pytest.raises(BadInput, match="no such file"):
         GDP(policy="missing.safetensors").solve(grid(steps=2), Budget(), 0)
 
@@ -591,9 +601,9 @@ def test_wrong_options_are_bad_input() -> None:
 def test_an_empty_graph_and_one_device_are_answered() -> None:
     graph, cluster = GraphBuilder("nothing").build(), pair()
     empty = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
-    assert replace(SMALL, updates=1).solve(empty, Budget(), 0).objective_seconds == 0.0
+    assert varied(SMALL, updates=1).solve(empty, Budget(), 0).objective_seconds == 0.0
     alone = grid(pair(devices=1), steps=2)
-    assert set(replace(SMALL, updates=1).solve(alone, Budget(), 0).placement.devices.tolist()) == {0}
+    assert set(varied(SMALL, updates=1).solve(alone, Budget(), 0).placement.devices.tolist()) == {0}
 
 
 # G14: size
@@ -603,7 +613,7 @@ def test_fifty_thousand_operators_go_through_in_one_pass(capsys: pytest.CaptureF
     graph = synthetic("lstm-grid", operators=50_000, hidden=64, vocabulary=100, training=True)
     cluster = pair(devices=4)
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
-    options = GDP(policy="", level="operator")
+    options = varied(GDP(), policy="", level="operator")
     with one_thread():
         network: GraphPlacer = options.network(4, 0)
         grouping, inputs = options.inputs(problem)

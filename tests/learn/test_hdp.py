@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,13 +13,15 @@ torch = pytest.importorskip("torch")
 from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.errors import BadInput  # noqa: E402
-from stead.learn.features import operator_table  # noqa: E402
-from stead.learn.hdp import HDP, Hierarchical, Operators, neighbour_positions  # noqa: E402
-from stead.learn.losses import reinforce_loss  # noqa: E402
-from stead.learn.policy import NetworkPolicy, allowed_only  # noqa: E402
-from stead.learn.solver import Start  # noqa: E402
-from stead.learn.state import network_arrays, one_thread  # noqa: E402
-from stead.learn.trainer import Learner  # noqa: E402
+from stead.learn.ground.features import operator_table  # noqa: E402
+from stead.learn.ground.losses import reinforce_loss  # noqa: E402
+from stead.learn.ground.one_shot import OneShot  # noqa: E402
+from stead.learn.ground.parts import varied  # noqa: E402
+from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
+from stead.learn.ground.task import Start  # noqa: E402
+from stead.learn.ground.torch_state import network_arrays, one_thread  # noqa: E402
+from stead.learn.hdp.method import HDP, neighbour_positions  # noqa: E402
+from stead.learn.hdp.network import Hierarchical, Operators  # noqa: E402
 from stead.problem import Constraints, Problem  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import tiny_problem, two_towers  # noqa: E402
@@ -34,10 +35,10 @@ class TestHDP(SolverContract):
 
     @pytest.fixture
     def solver(self) -> Solver:
-        return HDP(hidden=8, groups=4, updates=3, init="random")
+        return varied(HDP(), hidden=8, groups=4, updates=3, init="random")
 
 
-def learner(problem: Problem, options: HDP = SMALL, seed: int = 0) -> Learner:
+def learner(problem: Problem, options: HDP = SMALL, seed: int = 0) -> OneShot:
     return options.learner([problem], seed, [Start.of(problem)])
 
 
@@ -71,7 +72,7 @@ def test_probabilities_of_all_groupings_and_devices_sum_to_one() -> None:  # C5
 
 @pytest.mark.parametrize("variant", ["corrected", "faithful"])
 def test_the_likelihood_of_samples_is_that_of_drawing_them(variant: str) -> None:  # C5
-    options = replace(SMALL, variant=variant)
+    options = varied(SMALL, variant=variant)
     with one_thread():
         _, inputs = options.inputs(grid())
         net = options.network(2, 0)
@@ -154,11 +155,11 @@ def test_an_operator_lists_all_its_producers_and_readers() -> None:  # B1
 def test_the_grouper_begins_with_the_rules() -> None:
     problem = grid()
     with one_thread():
-        own = learner(problem, replace(SMALL, groups=16))
+        own = learner(problem, varied(SMALL, groups=16))
         task = own.tasks[0]
         labels = HDP(groups=16)._rule_groups(task)
         dealt = own.network.group_logits(task.inputs).argmax(dim=1)
-        blind = learner(problem, replace(SMALL, groups=16, init="random"))
+        blind = learner(problem, varied(SMALL, groups=16, init="random"))
         by_chance = blind.network.group_logits(task.inputs).argmax(dim=1)
     assert float((dealt == labels).float().mean()) > 0.8
     assert float((by_chance == labels).float().mean()) < 0.5
@@ -166,7 +167,7 @@ def test_the_grouper_begins_with_the_rules() -> None:
 
 def test_learning_lowers_the_mean_of_the_samples() -> None:
     with one_thread():
-        own = learner(grid(), replace(SMALL, hidden=32, groups=16, learning_rate=3e-3))
+        own = learner(grid(), varied(SMALL, hidden=32, groups=16, learning_rate=3e-3))
         means = [own.update().mean for _ in range(80)]
     assert np.mean(means[-10:]) < 0.95 * np.mean(means[:10])
 
@@ -178,7 +179,7 @@ def test_it_finds_the_two_towers() -> None:
 def test_one_device_is_returned_where_links_are_slow() -> None:
     problem = grid(pair(bytes_per_second=0.1e9, latency_seconds=1e-3))
     single = solver("single").solve(problem, Budget(), 0).objective_seconds
-    assert replace(SMALL, updates=3).solve(problem, Budget(), 0).objective_seconds <= single
+    assert varied(SMALL, updates=3).solve(problem, Budget(), 0).objective_seconds <= single
 
 
 def test_an_operator_never_lands_where_it_cannot_run() -> None:
@@ -201,7 +202,7 @@ def test_an_operator_never_lands_where_it_cannot_run() -> None:
 
 @pytest.mark.parametrize("variant", ["corrected", "faithful"])
 def test_a_checkpoint_resumes_to_the_same_bits(variant: str) -> None:
-    options, problem = replace(SMALL, variant=variant), grid(steps=3)
+    options, problem = varied(SMALL, variant=variant), grid(steps=3)
     with one_thread():
         assert resumes_to_the_same_bits(lambda: learner(problem, options))
 
@@ -219,4 +220,4 @@ def test_a_saved_policy_proposes_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"variant": "best"}, {"init": "none"}, {"groups": 0}, {"hidden": 7}])
 def test_bad_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="hdp"):
-        HDP(**options)  # type: ignore[arg-type]
+        varied(HDP(), **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import Counter
 from collections.abc import Iterator
@@ -15,12 +16,12 @@ torch = pytest.importorskip("torch")
 from stead.coarsen import Grouping  # noqa: E402
 from stead.graph import Graph  # noqa: E402
 from stead.graph.components import connected  # noqa: E402
-from stead.learn.coarsening import chains, published  # noqa: E402
-from stead.learn.fractal import fractal_dimensions  # noqa: E402
-from stead.learn.hsdag import HSDAG  # noqa: E402
-from stead.learn.hsdag_published import PublishedInputs, PublishedLoop, PublishedNet, index_order  # noqa: E402
-from stead.learn.solver import Start  # noqa: E402
-from stead.learn.state import one_thread  # noqa: E402
+from stead.learn.ground.task import Start  # noqa: E402
+from stead.learn.ground.torch_state import one_thread  # noqa: E402
+from stead.learn.hsdag.coarsening import chains, published  # noqa: E402
+from stead.learn.hsdag.fractal import fractal_dimensions  # noqa: E402
+from stead.learn.hsdag.method import HSDAG  # noqa: E402
+from stead.learn.hsdag.published import PublishedInputs, PublishedLoop, PublishedNet, index_order  # noqa: E402
 from stead.problem import Latency, Placement, Problem  # noqa: E402
 from stead.readers.native.npz import GraphNpz  # noqa: E402
 from stead.readers.openvino.reader import OpenVino  # noqa: E402
@@ -31,6 +32,7 @@ from stead.workloads.resnet50_measured import resnet50_measured  # noqa: E402
 GRAPHS = Path(__file__).parents[2] / "experiments" / "hsdag" / "graphs"
 SEQUENTIAL = Latency("sequential")
 SEEDS = range(10)
+slow = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes minutes; set STEAD_SLOW=1")
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +93,7 @@ def test_layers_with_measured_times_have_the_same_optimum() -> None:
     assert found.objective_seconds * 1e3 == pytest.approx(55.9495, abs=5e-5)
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.filterwarnings("ignore")  # of the tracer
 @pytest.mark.parametrize("name", IR_MODELS)
 def test_converting_again_gives_the_stored_graph(name: str, tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_two_chunks_are_two_submodels_by_name_and_many_by_position(name: str) ->
     assert submodels(graph, wrong) > submodels(graph, devices)
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.filterwarnings("ignore")  # of the tracer
 @pytest.mark.parametrize("name", ["resnet50"])
 def test_affinities_are_read_back_by_name(name: str, tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def after(options: HSDAG, problem: Problem, seed: int, evaluations: int = 500) -
     return own.tasks[0].scorer.best_seconds * 1e3, own
 
 
-@pytest.mark.slow
+@slow
 def test_the_published_loop_shows_its_defects() -> None:  # H10
     best, own = after(HSDAG(variant="faithful"), measured(), 0)
     assert isinstance(own, PublishedLoop)
@@ -215,7 +217,7 @@ def test_the_published_loop_shows_its_defects() -> None:  # H10
     assert 67 <= best <= 72
 
 
-@pytest.mark.slow
+@slow
 def test_learning_beats_learning_rate_zero_and_comes_near_the_optimum() -> None:  # H12, H13
     problem = Problem(*resnet50_measured(), objective=SEQUENTIAL)
     own = [after(HSDAG(), problem, seed)[0] for seed in SEEDS]
@@ -226,7 +228,7 @@ def test_learning_beats_learning_rate_zero_and_comes_near_the_optimum() -> None:
     assert max(own) <= 58.7
 
 
-@pytest.mark.slow
+@slow
 def test_two_thousand_evaluations_come_nearer() -> None:  # H13
     problem = Problem(*resnet50_measured(), objective=SEQUENTIAL)
     assert statistics.median(after(HSDAG(), problem, seed, 2000)[0] for seed in SEEDS) <= 56.3

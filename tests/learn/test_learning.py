@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +12,15 @@ pytest.importorskip("torch")
 
 from small import pair, rnnlm
 
-from stead.learn.colocrl import ColocRL
-from stead.learn.solver import Start
-from stead.learn.state import one_thread
-from stead.learn.trainer import Learner
+from stead.learn.colocrl.method import ColocRL
+from stead.learn.ground.one_shot import OneShot
+from stead.learn.ground.parts import varied
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import one_thread
 from stead.problem import Problem
 from stead.solvers import Budget, solver
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes minutes; set STEAD_SLOW=1")
 CPU_SECONDS = float(os.environ.get("STEAD_LEARN_SECONDS", "60"))
 
 
@@ -28,7 +28,7 @@ def single_seconds(problem: Problem) -> float:
     return solver("single").solve(problem, Budget(), 0).objective_seconds
 
 
-def trained(options: ColocRL, problem: Problem, *, cpu_seconds: float, seed: int = 0) -> Learner:
+def trained(options: ColocRL, problem: Problem, *, cpu_seconds: float, seed: int = 0) -> OneShot:
     with one_thread():
         own = options.learner([problem], seed, [Start.of(problem)])
         begin = time.process_time()
@@ -51,7 +51,7 @@ def test_learning_beats_learning_rate_zero_at_equal_evaluations() -> None:  # C7
     single = single_seconds(problem)
     pairs = [
         [
-            after(replace(ColocRL(follow=0.0), learning_rate=rate), problem, evaluations=2000, seed=seed)
+            after(varied(varied(ColocRL(), follow=0.0), learning_rate=rate), problem, evaluations=2000, seed=seed)
             / single
             for rate in (1e-3, 0.0)
         ]

@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch")
 
 from small import all_rows, grid, pair  # noqa: E402
 
-from stead.learn.colocrl import PRESETS, ColocRL  # noqa: E402
-from stead.learn.losses import moved_average, reinforce_loss  # noqa: E402
-from stead.learn.nets import Inputs, Room, Seq2Seq  # noqa: E402
-from stead.learn.solver import Start  # noqa: E402
-from stead.learn.state import one_thread  # noqa: E402
+from stead.learn.colocrl.method import PRESETS, ColocRL  # noqa: E402
+from stead.learn.ground.losses import moved_average, reinforce_loss  # noqa: E402
+from stead.learn.ground.seq2seq import Inputs, Room, Seq2Seq  # noqa: E402
+from stead.learn.ground.task import Start  # noqa: E402
+from stead.learn.ground.torch_state import one_thread  # noqa: E402
 
 
 def tiny(
@@ -155,8 +155,8 @@ def test_large_graphs_are_computed_in_parts_with_the_same_result(monkeypatch: py
         return [log_p.detach(), *(p.grad for p in net.parameters() if p.grad is not None)]
 
     whole = found()
-    monkeypatch.setattr("stead.learn.nets.CHUNK", 200)
-    monkeypatch.setattr("stead.learn.nets.KEPT", 0)
+    monkeypatch.setattr("stead.learn.ground.seq2seq.CHUNK", 200)
+    monkeypatch.setattr("stead.learn.ground.seq2seq.KEPT", 0)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(whole, found(), strict=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "placeto"))
 
 import cells
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes minutes; set STEAD_SLOW=1")
 INCEPTION = {"family": "branches", "devices": 4, "judge": "placeto"}
 TOWERS = {"family": "towers", "devices": 2, "judge": "placeto"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,25 +15,28 @@ from stead.coarsen import single_groups  # noqa: E402
 from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
-from stead.learn import checkpoints  # noqa: E402
-from stead.learn.gdp import GDP  # noqa: E402
-from stead.learn.policy import NetworkPolicy, Proposal, allowed_only, document_of  # noqa: E402
-from stead.learn.priorities import CLASSES, MIDDLE, OrderedScorer, Ranks  # noqa: E402
-from stead.learn.rewards import Scorer  # noqa: E402
-from stead.learn.solver import PolicySolver, Start  # noqa: E402
-from stead.learn.state import network_arrays, one_thread  # noqa: E402
-from stead.learn.trainer import Learner  # noqa: E402
+from stead.learn.gdp.method import GDP  # noqa: E402
+from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.one_shot import OneShot  # noqa: E402
+from stead.learn.ground.parts import varied  # noqa: E402
+from stead.learn.ground.policy import NetworkPolicy, Proposal, allowed_only, document_of  # noqa: E402
+from stead.learn.ground.priorities import CLASSES, MIDDLE, OrderedScorer, Ranks  # noqa: E402
+from stead.learn.ground.reward import Scorer  # noqa: E402
+from stead.learn.ground.solver import PolicySolver  # noqa: E402
+from stead.learn.ground.task import Start  # noqa: E402
+from stead.learn.ground.torch_state import network_arrays, one_thread  # noqa: E402
 from stead.problem import Constraints, Latency, Placement, Priority, Problem, Throughput  # noqa: E402
 from stead.sim import simulate, simulate_many  # noqa: E402
 from stead.sim.ranks import rank_positions  # noqa: E402
 from stead.solvers import Budget  # noqa: E402
 from stead.testing import tiny_cluster, tiny_problem  # noqa: E402
 
-SMALL = GDP(
+SMALL = varied(
+    GDP(),
     policy="", hidden=16, heads=2, samples=32, updates=20, imitation=0, segment=16, polish=False, priorities=True
 )  # fmt: skip
 
-EACH = replace(SMALL, actions="operator")  # an operator is a unit
+EACH = varied(SMALL, actions="operator")  # an operator is a unit
 
 
 def misleading() -> Problem:
@@ -57,7 +59,7 @@ def misleading() -> Problem:
     return problem.with_constraints(Constraints(pin=tuple(pins)))
 
 
-def learner(problem: Problem, options: GDP = SMALL, seed: int = 0) -> Learner:
+def learner(problem: Problem, options: GDP = SMALL, seed: int = 0) -> OneShot:
     return options.learner([problem], seed, [Start.of(problem)])
 
 
@@ -124,7 +126,7 @@ def test_a_row_is_worth_the_better_of_its_own_order_and_the_policy() -> None:
 
 def test_learning_finds_the_order_that_matters() -> None:
     problem = misleading()
-    without = replace(EACH, priorities=False).solve(problem, Budget(), 0)
+    without = varied(EACH, priorities=False).solve(problem, Budget(), 0)
     found = EACH.solve(problem, Budget(), 0)
     assert without.objective_seconds == 18.5
     assert found.objective_seconds == 14.5
@@ -147,7 +149,7 @@ def test_actions_are_devices_and_classes_and_every_parameter_learns() -> None:
     problem = grid(pair(devices=3), steps=3)
     for level in ("unit", "operator"):
         with one_thread():
-            own = learner(problem, replace(SMALL, level=level))
+            own = learner(problem, varied(SMALL, level=level))
             own.update()
         task, network = own.tasks[0], own.network
         actions, log_p = network.sample(task.inputs, 6, torch.Generator().manual_seed(0), greedy=True)
@@ -178,7 +180,7 @@ def test_masks_memory_and_problems_without_orders_are_respected() -> None:
     loads = grid()
     loads = Problem(loads.graph, loads.cluster, loads.costs, objective=Throughput())
     assert NetworkPolicy(SMALL, SMALL.network(2, 0), 2).propose(loads, 4, 0).positions is None
-    assert replace(SMALL, updates=2).solve(loads, Budget(), 0).placement.order is None
+    assert varied(SMALL, updates=2).solve(loads, Budget(), 0).placement.order is None
 
 
 def test_elites_with_other_names_of_devices_keep_their_classes() -> None:
@@ -192,7 +194,7 @@ def test_elites_with_other_names_of_devices_keep_their_classes() -> None:
 
 def test_the_same_seed_gives_the_same_answer_within_the_evaluations() -> None:
     found = [
-        replace(SMALL, imitation=2).solve(grid(steps=3), Budget(evaluations=500), seed=4) for _ in range(2)
+        varied(SMALL, imitation=2).solve(grid(steps=3), Budget(evaluations=500), seed=4) for _ in range(2)
     ]
     assert found[0].objective_seconds == found[1].objective_seconds
     assert np.array_equal(found[0].placement.devices, found[1].placement.devices)
@@ -201,7 +203,7 @@ def test_the_same_seed_gives_the_same_answer_within_the_evaluations() -> None:
 
 @pytest.mark.parametrize("imitation", [0, 3])
 def test_a_checkpoint_resumes_to_the_same_bits(imitation: int) -> None:
-    problem, options = grid(steps=3), replace(SMALL, imitation=imitation)
+    problem, options = grid(steps=3), varied(SMALL, imitation=imitation)
     with one_thread():
         assert resumes_to_the_same_bits(lambda: learner(problem, options))
 
@@ -227,16 +229,16 @@ def test_a_policy_with_priorities_survives_its_file_and_is_asked(tmp_path: Path)
 
 
 def test_a_file_that_does_not_name_priorities_has_none(tmp_path: Path) -> None:
-    own = NetworkPolicy(replace(SMALL, priorities=False), replace(SMALL, priorities=False).network(2, 0), 2)
+    own = NetworkPolicy(varied(SMALL, priorities=False), varied(SMALL, priorities=False).network(2, 0), 2)
     arrays, document = network_arrays(own.network), document_of(own.method, 2)
     del document["options"]["priorities"]
-    checkpoints.save(tmp_path / "p.safetensors", arrays, document)
+    tensor_file.save(tmp_path / "p.safetensors", arrays, document)
     read = NetworkPolicy.load(tmp_path / "p.safetensors", GDP)
     assert read.propose(grid(), 4, 0).positions is None
 
 
 def test_the_faithful_variant_leaves_the_order_alone() -> None:
-    faithful = replace(SMALL, variant="faithful")
+    faithful = varied(SMALL, variant="faithful")
     assert NetworkPolicy(faithful, faithful.network(2, 0), 2).propose(grid(), 4, 0).positions is None
 
 
@@ -248,6 +250,6 @@ def test_wrong_uses_are_bad_input() -> None:
 def test_an_empty_graph_and_one_device_are_answered() -> None:
     graph, cluster = GraphBuilder("nothing").build(), pair()
     empty = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
-    assert replace(SMALL, updates=1).solve(empty, Budget(), 0).objective_seconds == 0.0
+    assert varied(SMALL, updates=1).solve(empty, Budget(), 0).objective_seconds == 0.0
     alone = grid(pair(devices=1), steps=2)
-    assert set(replace(SMALL, updates=1).solve(alone, Budget(), 0).placement.devices.tolist()) == {0}
+    assert set(varied(SMALL, updates=1).solve(alone, Budget(), 0).placement.devices.tolist()) == {0}

@@ -10,7 +10,7 @@ from stead.cluster import Cluster, Device, link_all
 from stead.coarsen import Grouping, single_groups
 from stead.costs import Roofline
 from stead.graph import GraphBuilder
-from stead.learn.shares import BYTES, FAR, ORDERS, device_offsets, node_places
+from stead.learn.gdp.shares import BYTES, FAR, ORDERS, device_offsets, node_places
 from stead.problem import Constraints, Latency, Problem
 
 LAYERS = slice(len(ORDERS), 2 * len(ORDERS))  # places in which all users of a weight lie together

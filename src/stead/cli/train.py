@@ -62,8 +62,8 @@ def train(
     if not hasattr(chosen, "learner"):
         *others, last = solver_names("learned")
         raise BadInput(f"{policy} is a solver that does not learn; {', '.join(others)} and {last} do")
-    runs = import_module("stead.learn.runs")  # by name: the command line does not know what learns
-    train_policy = import_module("stead.learn.solver").train_policy
+    runs = import_module("stead.learn.ground.training_run")  # by name: the command line does not know what learns
+    train_policy = import_module("stead.learn.ground.solver").train_policy
     run = runs.Run(output, updates, resume, every)
     problems = [_problem(model, devices, objective or "latency", execution) for model in graphs]
     progress = _Progress(runs.progress_line)

@@ -110,7 +110,10 @@ def solver(name: str, **options: Any) -> Solver:
             group, default = within[option]
             parts.setdefault(group, {})[option] = _value(base, option, value, default)
         else:
-            raise BadInput(f"solver {base!r} has no option {option!r}{did_you_mean(option, [*known, *within])}")
+            left = getattr(kind, "FORMER", {}).get(option)  # what became of an option that it had once
+            raise BadInput(
+                f"solver {base!r} has no option {option!r}{left or did_you_mean(option, [*known, *within])}"
+            )
     given |= {group: replace(given.get(group, groups[group]), **chosen) for group, chosen in parts.items()}
     return kind(**given)  # type: ignore[no-any-return]
 

@@ -1,0 +1,1 @@
+"""What all papers share: tasks, rewards, the training loop, its workers, files of policies and logs of runs."""

@@ -1,0 +1,318 @@
+"""Solvers around policies: never worse than cheap baselines, and they say who won.
+
+`PolicySolver` asks a trained policy once. `solve_by_learning` trains on the problem itself until the updates are done
+or the budget is spent. Both return the best of samples, greedy decode and baselines; polishing by local search is a
+step of its own, off unless asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from stead.cluster.quantities import format_seconds
+from stead.errors import BadInput
+from stead.learn.ground.loop import Metrics, Trainee
+from stead.learn.ground.network import Inputs
+from stead.learn.ground.one_shot import OneShot
+from stead.learn.ground.policy import Method, NetworkPolicy, Policy, Proposal, Reads, document_of
+from stead.learn.ground.ray_workers import Actors
+from stead.learn.ground.task import REFERENCES, Start, Task
+from stead.learn.ground.torch_state import one_thread
+from stead.learn.ground.training_run import Run, train
+from stead.learn.ground.workers import Processes
+from stead.problem import Priority, Problem
+from stead.sim import simulate_many
+from stead.sim.bounds import best_bound
+from stead.solvers.registry import solver
+from stead.solvers.rules.settle import started
+from stead.solvers.search.climb import climb_to_fit
+from stead.solvers.search.search import ScheduleSearch, schedule_of
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
+
+BASELINES = ("single", "expert", "balanced")
+POLISH_EFFORT = 20_000  # evaluations
+
+
+class Learns(Method, Protocol):
+    """A solver that can be trained: on the problem it is given, or on several beforehand."""
+
+    @property
+    def policy(self) -> str:
+        """A file to ask instead of training; empty for none."""
+
+    @property
+    def updates(self) -> int:
+        """Updates on a problem it is given."""
+
+    @property
+    def polish(self) -> bool:
+        """Whether to improve the result by local search."""
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Why it cannot place `problem`; None if it can."""
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Search until done or until `budget` is spent."""
+
+    def planned(self, updates: int) -> Learns:
+        """The same for a training run of so many updates, for a rate may fall until the last of them."""
+
+    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Trainee:
+        """A network with its graphs, ready for the first update."""
+
+
+class Asks(Learns, Reads[Inputs], Protocol[Inputs]):
+    """One whose network decides a whole placement, so that a file of it can be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySolver:
+    """Best of the samples of a policy, its greedy decode and cheap baselines; it says which of them won."""
+
+    policy: Policy
+    samples: int = 64
+    baselines: Sequence[str] = BASELINES
+    polish: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the policy."""
+        return self.policy.name
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Whatever stops the policy; the baselines alone are other solvers."""
+        return self.policy.unsupported(problem)
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score baselines, greedy and samples, then polish if asked to."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible():
+            begin_with_baselines(search, self.baselines)
+            count = self.samples
+            if search.remaining_evaluations is not None:
+                count = min(count, search.remaining_evaluations)
+            if count and not search.done and len(problem.graph):
+                proposal = self.policy.propose(problem, count, seed)
+                offer_proposal(search, proposal, self.name)
+            if self.polish:
+                polish(search)
+        return search.solution()
+
+
+class Patience:
+    """Ends when so many updates in a row have drawn nothing new, as a policy does that is sure; never where it is 0."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+        self.quiet = 0  # updates in a row
+        self._evaluations = 0
+
+    def ends(self, task: Task[object]) -> bool:
+        """To be asked after every update."""
+        self.quiet = 0 if task.scorer.evaluations > self._evaluations else self.quiet + 1
+        self._evaluations = task.scorer.evaluations
+        return 0 < self.updates <= self.quiet
+
+
+def solve_by_learning(
+    method: Learns,
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    *,
+    after: Sequence[str] = (),
+    patience: int = 0,
+) -> Solution:
+    """Train on the problem until the updates are done or the budget is spent; best of everything that was scored.
+
+    It ends early after `patience` updates that drew nothing new. Solvers named in `after` may use what is left of the
+    budget. Should nothing fit, what misses memory by the least is climbed from until it does.
+    """
+    search = started(method, problem, budget, seed)
+    with search.interruptible(), one_thread():
+        known = begin_with_baselines(search, BASELINES)
+        if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
+            references = {name: known[name] for name in REFERENCES if name in known}
+            start = Start(references or known, search.best)
+            _learn(search, method, method.learner([problem], seed, [start]), Patience(patience))
+        for name in after:
+            if not search.done:
+                search.try_solver(solver(name))
+        if search.best is None:
+            climb_to_fit(search)
+        if method.polish:
+            polish(search)
+    return search.solution()
+
+
+def ask_or_learn(
+    method: Asks[Inputs],
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    *,
+    after: Sequence[str] = (),
+    patience: int = 0,
+) -> Solution:
+    """Ask the policy in the file that the method names; if it names none, train on the problem."""
+    if not method.policy:
+        return solve_by_learning(method, problem, budget, seed, after=after, patience=patience)
+    trained = NetworkPolicy.load(Path(method.policy), type(method))
+    return PolicySolver(trained, polish=method.polish).solve(problem, budget, seed)
+
+
+def train_policy(
+    method: Learns,
+    problems: Sequence[Problem],
+    names: Sequence[str],
+    run: Run,
+    *,
+    seed: int = 0,
+    processes: int = 1,
+    ray: bool = False,
+    report: Callable[[Metrics, Trainee], None] | None = None,
+) -> Trainee:
+    """Train a method on problems and write its policy with log and curve; see workers.py about processes."""
+    with one_thread():
+        method = method.planned(run.updates)
+        learner = method.learner(problems, seed, [Start.of(problem) for problem in problems])
+        for task, name in zip(learner.tasks, names, strict=True):
+            task.name = name
+        devices = max(len(problem.cluster) for problem in problems)
+        with _shared_out(learner, processes, ray, method.name):
+            train(learner, run, document_of(method, devices), report=report)
+    return learner
+
+
+@contextmanager
+def _shared_out(learner: Trainee, processes: int, ray: bool, name: str) -> Iterator[None]:
+    """Let several processes do the work of the network meanwhile."""
+    if processes < 1:
+        raise BadInput(f"--processes must be at least 1, got {processes}")
+    if processes == 1 and not ray:
+        yield
+        return
+    if not isinstance(learner, OneShot):
+        raise BadInput(f"{name} trains in one process; leave out --processes and --ray")
+    graphs = min(learner.training.graphs_per_step, len(learner.tasks))
+    if graphs < 2:
+        raise BadInput(
+            "an update that learns from one graph cannot be shared out: give several graphs, or one of them several "
+            "times, and --set graphs_per_step=N"
+        )
+    count = min(processes, graphs)
+    with Actors(learner.replica(), count) if ray else Processes(learner.replica(), count) as workers:
+        learner.workers = workers
+        yield
+
+
+def begin_with_baselines(search: Search, names: Sequence[str]) -> dict[str, float]:
+    """Seconds of the cheap baselines that apply, all offered to the search; the bound is raised, too."""
+    bound = best_bound(search.problem)
+    search.raise_bound(bound.seconds, bound.name)
+    found: dict[str, float] = {}
+    for name in names:
+        if search.done:
+            break
+        solution = search.try_solver(solver(name))
+        if solution is not None:
+            found[name] = solution.objective_seconds
+    return found
+
+
+def offer_proposal(search: Search, proposal: Proposal, name: str) -> None:
+    """Score a proposal, greedy and samples apart, and note how each did."""
+    rows = proposal.placements
+    if proposal.greedy >= 0:
+        seconds = search.offer(rows[proposal.greedy], found_by=f"{name} greedy")
+        if proposal.positions is not None:
+            order = Priority(proposal.positions[proposal.greedy])
+            own = search.offer(rows[proposal.greedy], order=order, found_by=f"{name} greedy")
+            seconds = min(seconds, own)
+        search.notes.append(f"{name} greedy: {shown(seconds)}")
+        rows = np.delete(rows, proposal.greedy, axis=0)
+    scored = search.offer_many(np.unique(rows, axis=0), found_by=f"{name} sample")
+    if len(scored):
+        search.notes.append(f"{name}: best of {len(scored)} different samples {shown(float(scored.min()))}")
+    if proposal.positions is not None:
+        _offer_ordered(search, proposal, name)
+
+
+def _offer_ordered(search: Search, proposal: Proposal, name: str) -> None:
+    """Score samples in the orders that come with them; the best of them is scored once more."""
+    assert proposal.positions is not None
+    left = search.remaining_evaluations
+    count = len(proposal.placements) if left is None else min(len(proposal.placements), left - 1)
+    if count < 1:
+        return
+    rows, positions = proposal.placements[:count], proposal.positions[:count]
+    scores = simulate_many(search.problem, rows, positions=positions)
+    search.evaluations += count
+    seconds = np.where(scores.feasible, scores.seconds, np.inf)
+    best = int(np.argmin(seconds))
+    search.offer(rows[best], order=Priority(positions[best]), found_by=f"{name} sample")
+    search.notes.append(f"{name}: best of {count} samples in their own order {shown(float(seconds[best]))}")
+
+
+def polish(search: Search) -> None:
+    """Improve the incumbent by the native search; its own line in notes and trail."""
+    if search.best is None or search.done or ScheduleSearch().unsupported(search.problem) is not None:
+        return
+    before, found_by = search.best_seconds, search.found_by
+    ScheduleSearch(effort=POLISH_EFFORT).improve(search, [schedule_of(search.solution().placement, "policy")])
+    if search.best_seconds < before:
+        search.found_by = f"{found_by} + polish"
+    search.notes.append(f"polish: {shown(before)} to {shown(search.best_seconds)}")
+
+
+def _learn(search: Search, method: Learns, learner: Trainee, patience: Patience) -> None:
+    """Updates on one problem, each handed to the search."""
+    task, counted = learner.tasks[0], 0
+    search.notes.extend(task.notes)
+    while learner.version < method.updates and not search.done:
+        left = search.remaining_evaluations
+        if left is not None and left < learner.evaluations_per_update:
+            break
+        learner.update()
+        adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
+        counted = task.scorer.evaluations
+        if patience.ends(task):
+            search.notes.append(f"{method.name}: the last {patience.quiet} updates drew nothing new")
+            break
+    left = search.remaining_evaluations
+    if left is None or left >= task.scorer.runs:
+        found = task.scorer.score(learner.greedy(task)[None, :]).seconds[0]
+        adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} greedy")
+        search.notes.append(
+            f"{method.name}: {learner.version} updates, {task.scorer.evaluations} evaluations, "
+            f"best sample {shown(task.scorer.best_seconds)}, greedy {shown(float(found))}"
+        )
+
+
+def adopt_task(search: Search, task: Task[object], evaluations: int, found_by: str) -> None:
+    """Count evaluations, and take over the best placement of a task if it is better."""
+    if task.scorer.best is None:
+        search.evaluations += evaluations
+        return
+    search.adopt(
+        Solution(
+            task.scorer.placement(task.scorer.best),
+            task.scorer.best_seconds,
+            solver=search.solver,
+            found_by=found_by,
+            evaluations=evaluations,
+        )
+    )
+
+
+def shown(seconds: float) -> str:
+    """Seconds for people."""
+    return format_seconds(seconds) if math.isfinite(seconds) else "infeasible"

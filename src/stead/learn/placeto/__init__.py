@@ -1,0 +1,1 @@
+"""Placeto (Addanki et al., NeurIPS 2019): placements improved step by step; read method.py."""
