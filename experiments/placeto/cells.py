@@ -25,8 +25,8 @@ from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import load_network, network_arrays, one_thread
 from stead.learn.placeto.learner import PlacetoLearner
 from stead.learn.placeto.method import Placeto, sampled
-from stead.learn.placeto.method import Placeto as Published
 from stead.problem import Fifo, Latency, Policy, Problem
+from stead.problem import PlacetoDispatch as Published
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, solver

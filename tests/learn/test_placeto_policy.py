@@ -34,9 +34,9 @@ from stead.learn.placeto.episodes import State, penalised, returns_to_go  # noqa
 from stead.learn.placeto.features import View, inputs_of, reachable, visits  # noqa: E402
 from stead.learn.placeto.learner import EpisodeTraining, PlacetoLearner, random_rows  # noqa: E402
 from stead.learn.placeto.method import PRESETS, SHIPPED, Placeto, PlacetoPolicy, known_rows  # noqa: E402
-from stead.learn.placeto.method import Placeto as Published  # noqa: E402
 from stead.learn.placeto.network import PlacetoNet, log_probabilities  # noqa: E402
 from stead.problem import Constraints, Latency, Problem  # noqa: E402
+from stead.problem import PlacetoDispatch as Published  # noqa: E402
 from stead.sim import simulate_many  # noqa: E402
 from stead.solvers import Budget, Solver, solver  # noqa: E402
 from stead.testing import chain3, diamond, two_towers  # noqa: E402

@@ -50,10 +50,11 @@ def test_a_policy_file_holds_the_network_that_its_page_describes(name: str, tmp_
     assert arrays.keys() == meant.keys()
     assert all(np.array_equal(arrays[one], meant[one]) for one in arrays)
     count = f"{sum(value.numel() for value in network.parameters()):,}"
-    rows = [line for line in (DOCS / "learning.md").read_text().splitlines() if line.startswith(f"| `{name}` | of ")]
+    page = (DOCS / "learned/index.md").read_text().splitlines()
+    rows = [line for line in page if line.startswith(f"| `{name}` | of ")]
     assert [row.endswith(f"| {count} |") for row in rows] == [True]
     assert [("were best" in row) for row in rows] == [KEEPS[name]]
-    assert f"{count} parameters" in (DOCS / f"{name}.md").read_text()
+    assert f"{count} parameters" in (DOCS / f"learned/{name}.md").read_text()
     again, _, devices = read_policy(path, type(method))
     assert (again.network_options(), devices) == (method.network_options(), 2)
     assert document["options"] == method.network_options()
@@ -62,7 +63,7 @@ def test_a_policy_file_holds_the_network_that_its_page_describes(name: str, tmp_
 def test_the_policy_of_the_package_has_the_size_that_the_page_says() -> None:
     method, arrays, _ = read_policy(SHIPPED, GDP)
     assert not any((method.parts.priorities, method.parts.positions, method.parts.ordinals))
-    assert f"{sum(array.size for array in arrays.values()):,}." in (DOCS / "gdp.md").read_text()
+    assert f"{sum(array.size for array in arrays.values()):,}." in (DOCS / "learned/gdp.md").read_text()
 
 
 @pytest.mark.parametrize("name", KEEPS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Roofline
-from stead.learn.placeto.method import Placeto
-from stead.problem import Fifo, Latency, Policy, Problem
+from stead.problem import Fifo, Latency, PlacetoDispatch, Policy, Problem
 from stead.workloads.synthetic import synthetic
 
 
@@ -34,7 +33,7 @@ def inception(
     training: bool = False,
 ) -> Problem:
     """`inception_like(5, 3, 2, seed)`; seed 1 is the graph of 50 operators that takes 12.242 ms on one device."""
-    published = isinstance(policy, Placeto)  # it adds a gap after every operator by itself
+    published = isinstance(policy, PlacetoDispatch)  # it adds a gap after every operator by itself
     cluster = k80s(devices, memory_bytes=memory_bytes, launch_seconds=0.0 if published else 5.7e-6)
     graph = synthetic("branches", seed=seed, training=training)
     return Problem(
@@ -44,7 +43,7 @@ def inception(
 
 def towers(*, policy: Policy | None = None) -> Problem:
     """Two chains of six operators on two devices: a chain each is best."""
-    cluster = k80s(2, launch_seconds=0.0 if isinstance(policy, Placeto) else 5.7e-6)
+    cluster = k80s(2, launch_seconds=0.0 if isinstance(policy, PlacetoDispatch) else 5.7e-6)
     graph = synthetic("towers")
     return Problem(
         graph, cluster, Roofline().costs(graph, cluster), objective=Latency(policy=policy or Fifo())

@@ -47,4 +47,4 @@ def varied(method: M, **options: object) -> M:
 
 def former(parts: type[DataclassInstance]) -> dict[str, str]:
     """What to tell whoever sets a part as an option, which it was once."""
-    return {one.name: " any more; experiments vary it in Python, see docs/learning.md" for one in fields(parts)}
+    return {one.name: " any more; experiments vary it in Python, see docs/learned/index.md" for one in fields(parts)}
