@@ -206,6 +206,7 @@ class _Run:
         self._began = self._ends = 0.0  # the round, in elapsed seconds
         self._before_seconds = math.inf  # the objective at its beginning
         self._stalled = False
+        self._over = False
 
     def once(self, rows: list[Row]) -> None:
         """Run phases one after another."""
@@ -231,7 +232,8 @@ class _Run:
 
     def _do(self, row: Row) -> None:
         """Run a phase if it is its turn; the bound is raised even if the search is done."""
-        if self.search.done and row.name != "bounds":
+        self._over = self._over or (self.search.done and row.name != "bounds")  # then the clock is left alone
+        if self._over:
             return
         why_not = row.not_now(self)
         if why_not:

@@ -73,7 +73,7 @@ class Solution:
     interrupted: bool = False
     notes: tuple[str, ...] = ()
     stopped_by: StoppedBy = ""  # what ended the search
-    phases: tuple[Phase, ...] = ()  # of the search, each with its time and gain; not part of a plan's file
+    phases: tuple[Phase, ...] = field(default=(), compare=False)  # with time and gain; not part of a plan's file
 
     def __repr__(self) -> str:
         by = self.solver if self.found_by in ("", self.solver) else f"{self.solver}, found by {self.found_by}"
