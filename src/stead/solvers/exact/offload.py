@@ -127,8 +127,8 @@ class MaxLoadSplit:
         with search.interruptible():
             pipeline = _as_pipeline(problem)
             half = None if budget.evaluations is None else max(1, budget.evaluations // 2)
-            within = Budget(seconds=budget.seconds, evaluations=half)
-            found = self._ideals.solve(pipeline, within, seed)
+            left = None if budget.seconds is None else search.remaining_seconds
+            found = self._ideals.solve(pipeline, Budget(seconds=left, evaluations=half), seed)
             search.evaluations += found.evaluations
             search.notes += found.notes
             search.offer(found.placement.devices)
