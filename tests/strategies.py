@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs
 from stead.errors import Infeasible
-from stead.graph import PHASES, Graph, GraphBuilder, TensorId
+from stead.graph import PHASES, REFRESH, Graph, GraphBuilder, TensorId
 from stead.problem import Constraints, Latency, Objective, Problem
 
 # Few different values, so that ties are common; the last one does not fit whole picoseconds.
@@ -121,10 +121,15 @@ def problems(
 
 
 def placements(problem: Problem) -> st.SearchStrategy[NDArray[np.uint8]]:
-    """Any placement, also one that cannot run."""
+    """Any placement, also one that cannot run; what receives an updated weight is where its reader is."""
     count = len(problem.graph)
+    leader = np.arange(count)
+    for v, kind in enumerate(problem.graph.kinds):
+        if kind == REFRESH:
+            leader[v] = problem.unit_firsts[problem.units[v]]
     devices = st.integers(0, len(problem.cluster) - 1)
-    return st.lists(devices, min_size=count, max_size=count).map(lambda on: np.array(on, dtype=np.uint8))
+    rows = st.lists(devices, min_size=count, max_size=count)
+    return rows.map(lambda on: np.array(on, dtype=np.uint8)[leader])
 
 
 @st.composite

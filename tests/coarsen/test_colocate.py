@@ -56,7 +56,7 @@ def groups(grouping: Grouping) -> list[list[str]]:
 
 
 def training_graph(*, twins: bool = True) -> Graph:
-    """f0 -> f1 -> b1 -> b0, and an update of f0's weight that reads b0's result."""
+    """f0 -> f1 -> b1 -> b0, an update of f0's weight that reads b0's result, and a refresh of f0's weight."""
     build = GraphBuilder("training")
     last: list[TensorId] = []
     made = {}
@@ -72,11 +72,11 @@ def training_graph(*, twins: bool = True) -> Graph:
 
 
 def test_backward_and_update_join_their_forward_operator() -> None:
-    assert groups(colocate_constraints(training_graph())) == [["f0", "b0", "u0"], ["f1", "b1"]]
+    assert groups(colocate_constraints(training_graph())) == [["f0", "b0", "u0", "f0.refresh"], ["f1", "b1"]]
 
 
 def test_without_twins_an_operator_belongs_to_its_weight_or_to_what_it_reads() -> None:
-    assert forward_operators(training_graph(twins=False)).tolist() == [0, 1, 1, 1, 0]
+    assert forward_operators(training_graph(twins=False)).tolist() == [0, 1, 1, 1, 0, 0]
 
 
 def test_what_must_share_a_device_is_one_group() -> None:

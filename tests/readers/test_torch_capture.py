@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stead.errors import BadInput
-from stead.graph import PHASES, Graph
+from stead.graph import PHASES, REFRESH, Graph
 from stead.readers.torch.capture import Tape, capture, from_capture
 
 torch = pytest.importorskip("torch", reason="captures PyTorch modules")
@@ -238,22 +238,63 @@ def test_every_parameter_has_a_group_with_its_sum_and_its_update(gnmt: Graph):
         if one.colocation:
             groups.setdefault(one.colocation, []).append(one.phase)
     names = [name for name, _ in Gnmt().named_parameters()]
-    assert set(groups) == {f"parameter {name}" for name in names}
-    assert all(group.count("update") == 7 for group in groups.values())
+    own = {f"parameter {name}" for name in names}
+    assert own <= set(groups)
+    assert all(groups[name].count("update") == 7 for name in own)
+    # Everything else that shares a device is a reader of a parameter and what receives that for it.
+    assert all(group[1:] == ["update"] for name, group in groups.items() if name not in own)
     assert groups["parameter dec.0.gates.weight"].count("backward") == 3  # four steps, three sums
 
 
-def test_parameter_gradient_and_state_have_the_same_users(gnmt: Graph):
+def test_gradient_and_state_are_with_the_update_not_with_readers_of_the_parameter(gnmt: Graph):
     users = {
         name: gnmt.weight_users[gnmt.weight_user_first[w] : gnmt.weight_user_first[w + 1]].tolist()
         for w, name in enumerate(gnmt.weight_names)
     }
     sizes = dict(zip(gnmt.weight_names, gnmt.weight_bytes.tolist(), strict=True))
     for name, held in Gnmt().named_parameters():
-        for suffix in ("", ".grad", ".exp_avg", ".exp_avg_sq"):
-            assert users[name + suffix] == users[name]
+        trains = [v for v in users[name] if gnmt.operator(v).colocation == f"parameter {name}"]
+        assert len(trains) >= 7
+        assert len(users[name]) > len(trains)
+        for suffix in (".grad", ".exp_avg", ".exp_avg_sq"):
+            assert users[name + suffix] == [v for v in trains if gnmt.kinds[v] != REFRESH]
             assert sizes[name + suffix] == 4 * held.numel()
     assert len(users) == 4 * len(list(Gnmt().named_parameters()))
+
+
+def test_a_gradient_that_nobody_uses_stays_with_the_operator_that_makes_it():
+    module, inputs, targets = prepared(FAMILIES["resnet"])
+    graph = from_capture(module, inputs, FAMILIES["resnet"].loss, targets=targets, update="none").graph
+    for w, name in enumerate(graph.weight_names):
+        if name.endswith(".grad"):
+            [user] = graph.weight_users[graph.weight_user_first[w] : graph.weight_user_first[w + 1]].tolist()
+            assert graph.operator(user).phase == "backward"
+
+
+@pytest.mark.parametrize("update", ["sgd", "adam"])
+def test_whoever_reads_a_parameter_gets_it_from_the_last_operator_of_its_update(update: Any):
+    module, inputs, targets = prepared(FAMILIES["rnnlm"])
+    tape = capture(module, inputs, entropy, targets=targets, update=update)
+    recorded, graph = tape.build().graph, tape.model().graph
+    assert REFRESH not in recorded.kinds
+    assert set(recorded.operator_names) < set(graph.operator_names)
+    last = {"sgd": "aten.add_", "adam": "aten.addcdiv_"}[update]
+    received: dict[str, set[str]] = {}  # weight: readers that get it
+    for v in range(len(graph)):
+        if graph.kinds[v] == REFRESH:
+            reader = graph.operator_names[v].removesuffix(".refresh")
+            assert graph.operator(graph.index(reader)).colocation == graph.operator(v).colocation
+            for t in graph.operator(v).reads:
+                assert graph.kinds[graph.tensor_producer[t]] == last
+                received.setdefault(graph.tensor_names[t], set()).add(reader)
+    for w, name in enumerate(recorded.weight_names):
+        users = recorded.weight_users[recorded.weight_user_first[w] : recorded.weight_user_first[w + 1]].tolist()
+        free = [v for v in users if recorded.colocation[v] < 0 and recorded.phases[v] != UPDATE]
+        readers = {recorded.operator_names[v] for v in free}
+        assert received.get(f"{name}.updated", set()) == (readers if recorded.is_parameter[w] else set())
+        if readers:
+            size = graph.tensor_bytes[graph.tensor_names.index(f"{name}.updated")]
+            assert size == recorded.weight_bytes[w]
 
 
 @pytest.mark.parametrize(("update", "copies"), [("none", 2), ("sgd", 2), ("adam", 4)])

@@ -105,7 +105,7 @@ def test_a_model_has_the_published_number_of_parameters(name: str) -> None:
 
 def test_shipped_files_are_few_megabytes() -> None:
     total = sum(file.stat().st_size for file in cache.SHIPPED.iterdir())
-    assert total < 3_500_000
+    assert total < 4_000_000  # a tenth of it receives updated weights
 
 
 def test_every_shipped_file_is_in_the_catalogue() -> None:

@@ -14,6 +14,7 @@ from stead.graph.graph import (
     Phase,
     Tensor,
 )
+from stead.graph.refresh import REFRESH, refreshed
 
 __all__ = [
     "BUFFER",
@@ -23,6 +24,7 @@ __all__ = [
     "MAX_OPERATORS",
     "NOT_PARAMETERS",
     "PHASES",
+    "REFRESH",
     "Graph",
     "GraphBuilder",
     "Operator",
@@ -30,4 +32,5 @@ __all__ = [
     "Phase",
     "Tensor",
     "TensorId",
+    "refreshed",
 ]

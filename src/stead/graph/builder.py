@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stead.errors import BadGraph
 from stead.graph.graph import MAX_BYTES, MAX_OPERATORS, PHASES, Graph, Phase
 from stead.graph.kernels import Kernel, check_kernels, kernels_from_lists
+from stead.graph.refresh import refreshed
 
 MAX_AMOUNT = sys.float_info.max  # of FLOPs or bytes moved by one operator
 
@@ -153,8 +154,16 @@ class GraphBuilder:
             raise BadGraph(f"weight {name!r} is used by an operator that does not exist")
         self._weights.append((name, _bytes(f"weight {name!r}", size_bytes), list(given)))
 
-    def build(self) -> Graph:
-        """Check, sort topologically (keeping the given order where it is one) and freeze."""
+    def build(self, *, refresh: bool = True) -> Graph:
+        """Check, sort topologically (keeping the given order where it is one) and freeze.
+
+        Where an operator reads a weight and the update of that weight need not share its device, an operator of kind
+        `Refresh` beside the reader receives the updated weight: see `refreshed`. Without `refresh` there is none.
+        """
+        graph = self._graph()
+        return refreshed(graph) if refresh else graph
+
+    def _graph(self) -> Graph:
         parents = self._parents()
         order = self._order(parents)
         rank = [0] * len(order)

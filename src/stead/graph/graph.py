@@ -26,7 +26,7 @@ MAX_OPERATORS = 2**24
 MAX_BYTES = 2**62
 KV_CACHE = "kv_cache"  # how names of weights end that are caches of keys and values
 BUFFER = ".buffer"  # that a model holds beside its parameters
-NOT_PARAMETERS = (KV_CACHE, BUFFER, ".gradients", ".moments")  # all that are none
+NOT_PARAMETERS = (KV_CACHE, BUFFER, ".gradients", ".grad", ".moments", ".exp_avg", ".exp_avg_sq")  # all that are none
 
 
 @dataclass(frozen=True, slots=True)

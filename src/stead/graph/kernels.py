@@ -62,6 +62,11 @@ class Kernels:
         chosen = np.repeat(self.first[operators] - first[:-1], counts) + np.arange(first[-1])
         return Kernels(first, self.flops[chosen], self.moved_bytes[chosen], self.launches[chosen])
 
+    def longer(self, more: int) -> Kernels:
+        """The same with operators behind them that run nothing."""
+        first = np.concatenate([self.first, np.full(more, self.first[-1], dtype=np.int32)])
+        return Kernels(first, self.flops, self.moved_bytes, self.launches)
+
     def grouped(
         self, group: NDArray[np.integer], count: int, dropped: NDArray[np.bool_] | None = None
     ) -> Kernels:

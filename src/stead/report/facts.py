@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from stead.problem import Placement, Problem, matching
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.granularity import Levels
 from stead.report.layers import LayerRow, layer_rows
+from stead.report.refreshes import NOTHING, RefreshFacts, refresh_facts
 from stead.report.tied import TiedFacts, tied_facts
 from stead.sim import Timeline, simulate, simulate_many
 
@@ -100,7 +102,9 @@ class Report:
     flops: float
     layers: tuple[LayerRow, ...]  # which layer is where
     levels: Levels | None  # whether blocks are whole; None where that was no question
+    target: str  # the runtime that the plan was made for, and what had to move for it; empty: any
     tied: tuple[TiedFacts, ...] = ()  # weights that several devices share
+    refreshed: RefreshFacts = NOTHING  # weights that are read elsewhere than updated
     timeline: Timeline | None = None  # of the run; None where the objective has none
 
     def __repr__(self) -> str:
@@ -215,10 +219,18 @@ def explain(plan: Plan) -> Report:
         kv_bytes=graph.kv_cache_bytes,
         flops=float(graph.flops.sum()),
         tied=tied_facts(plan.placement, trace),
+        refreshed=refresh_facts(plan.placement),
         layers=layer_rows(problem, plan.placement),
         levels=Levels.from_dict(plan.provenance.get("granularity")),
+        target=_target(plan.provenance.get("target")),
         timeline=trace.timeline,
     )
+
+
+def _target(given: object) -> str:
+    """What a plan's file says of its target; nothing where that cannot be understood."""
+    text = given.get("text") if isinstance(given, Mapping) else None
+    return text if isinstance(text, str) else ""
 
 
 def resident_weights(

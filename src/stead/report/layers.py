@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import FORWARD, PHASES, Graph
+from stead.graph import FORWARD, PHASES, REFRESH, Graph
 from stead.graph.paths import (
     block_paths,
     forward_anchors,
@@ -178,10 +178,11 @@ class _Map:
             away = {v for v in members if self.devices[v] != home}
             if away:
                 found.update(self._parts(item, members, away))
+        readers = self._readers()
         for v, item in enumerate(self.items.of_operator):
             if v in found:
                 continue
-            anchor = found.get(self.anchors[v])
+            anchor = found.get(readers.get(v, self.anchors[v]))
             if anchor is not None and anchor[0].device == self.devices[v]:
                 found[v] = anchor
             elif self.devices[v] == self.home[item]:
@@ -191,6 +192,14 @@ class _Map:
                 label, block = self._label(item), self.items.number(item)
                 found[v] = _Key(self.devices[v], label, "", phase, block >= 0), block
         return [found[v] for v in range(len(self.graph))]
+
+    def _readers(self) -> dict[int, int]:
+        """What receives updated weights, and the first operator of those that it receives them for."""
+        first: dict[int, int] = {}
+        groups = self.graph.colocation.tolist()
+        for v, group in enumerate(groups):
+            first.setdefault(group, v)
+        return {v: first[groups[v]] for v, kind in enumerate(self.graph.kinds) if kind == REFRESH and groups[v] >= 0}
 
     def _whole(self, item: str, device: int) -> _Key:
         return _Key(device, self._label(item), numbered=self.items.number(item) >= 0)

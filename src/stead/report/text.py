@@ -46,6 +46,7 @@ def summary(
     layers = [] if every_layer else layer_texts(report.layers)
     lines = [line("" if n else "layers", text) for n, text in enumerate(layers)]
     lines.extend([line("blocks", report.levels.text)] if report.levels is not None else [])
+    lines.extend([line("target", report.target)] if report.target else [])
     lines.extend(line("" if n else "devices", text) for n, text in enumerate(devices))
     lines.extend(line("" if n else "assumed", text) for n, text in enumerate(assumed))
     parts = [
@@ -252,7 +253,7 @@ def _room(device: DeviceFacts) -> int:
 
 
 def _tail(report: Report) -> list[str]:
-    return [*_tied(report), line("why", _why(report))]
+    return [*_tied(report), *_refreshed(report), line("why", _why(report))]
 
 
 def _tied(report: Report) -> list[str]:
@@ -270,6 +271,15 @@ def _tied(report: Report) -> list[str]:
     return lines
 
 
+def _refreshed(report: Report) -> list[str]:
+    """What is sent so that readers elsewhere go on with the updated weights."""
+    own = report.refreshed
+    if not own.weights:
+        return []
+    what = "1 updated weight goes" if own.weights == 1 else f"{own.weights} updated weights go"
+    return [line("refresh", f"{what} to readers on other devices: {format_bytes(own.sent_bytes)} per step")]
+
+
 def _why(report: Report) -> str:
     best = report.best_rule
     if best is not None and not report.placement_matters:
@@ -278,8 +288,11 @@ def _why(report: Report) -> str:
             f"better than {format_seconds(report.bound_seconds)}"
         )
     if report.as_good is not None:
-        return f"the simple rule {report.as_good.name} is as good{_spread(report)}"
+        rule = report.as_good.name if report.solver.startswith("given (") else f"the simple rule {report.as_good.name}"
+        return f"{rule} is as good{_spread(report)}"
     if report.beaten_by is not None:
+        if report.solver.startswith("given ("):  # a set-up of somebody
+            return f"{report.beaten_by.name} is better: {format_seconds(report.beaten_by.objective_seconds or 0.0)}"
         looked = f"{report.solver} looks at {report.scope} only" if report.scope else "try --solver auto"
         return (
             f"the rule {report.beaten_by.name} is better, {format_seconds(report.beaten_by.objective_seconds or 0.0)}: "

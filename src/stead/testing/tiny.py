@@ -59,3 +59,28 @@ def two_towers(objective: Objective | None = None) -> Problem:
     """l1 -> l2 and r1 -> r2 (2 each), then head(1): a tower per device is best, 7.5 s."""
     seconds = {"l1": 2, "r1": 2, "l2": 2, "r2": 2, "head": 1}
     return tiny_problem(seconds, {"l2": ["l1"], "r2": ["r1"], "head": ["l2", "r2"]}, objective=objective)
+
+
+def tiny_layers(
+    layers: int = 4, devices: int = 2, *, experts: bool = False, objective: Objective | None = None
+) -> Problem:
+    """A language model one can draw: embedding, layers of attention and mlp, norm and head; every operator takes 1 s.
+
+    With `experts` every layer has experts, too, of which only a few work on a token.
+    """
+    parts = ["model.embed_tokens Embedding"]
+    for n in range(layers):
+        parts += [f"model.layers.{n}.self_attn Attention", f"model.layers.{n}.mlp Linear"]
+        parts += [f"model.layers.{n}.mlp.experts Experts"] if experts else []
+    parts += ["model.norm Norm", "lm_head Linear"]
+    build = GraphBuilder("tiny layers")
+    last: list[TensorId] = []
+    for part in parts:
+        name, kind = part.split()
+        added = build.operator(name, kind=kind, module=name, reads=last)
+        build.weight(f"{name}.weight", size_bytes=8, users=[added])
+        last = [build.tensor(added, size_bytes=4)]
+    graph, cluster = build.build(), tiny_cluster(devices)
+    seconds = np.ones((len(graph), devices))
+    sources = np.full(seconds.shape, Source.IMPORTED, dtype=np.uint8)
+    return Problem(graph, cluster, Costs(graph, cluster, seconds, sources=sources), objective=objective)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES, Graph
+from stead.graph import PHASES, Graph, refreshed
 from stead.graph.arrays import distinct_pairs, graph_from_arrays
 
 FORWARD, BACKWARD, UPDATE = range(len(PHASES))
@@ -86,10 +86,13 @@ class Draft:
         return len(self.producers) - 1
 
     def graph(self, *, training: bool = False, colocate: bool = True) -> Graph:
-        """The graph; for training with backward and update operators, bound to their forward operators if wanted."""
+        """The graph; for training with backward and update operators, bound to their forward operators if wanted.
+
+        The update of a weight is bound to its first user; to its other users the updated weight is sent.
+        """
         columns = self._columns()
         if training:
-            return _Training(self.name, self.dtype, columns, colocate).graph()
+            return refreshed(_Training(self.name, self.dtype, columns, colocate).graph())
         return _graph(self.name, self.dtype, columns, {})
 
     def _columns(self) -> _Columns:

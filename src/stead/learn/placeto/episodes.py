@@ -14,6 +14,7 @@ A step that keeps the device is not simulated, nor is a placement that was seen 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -137,7 +138,7 @@ class State:
         np.put_along_axis(self.on, rows[:, :, None].astype(np.int64), 1.0, axis=2)
         self.load = self.on * inputs.seconds
         count = len(rows)
-        self.rho, self.seconds = np.zeros(count), np.zeros(count)
+        self.rho, self.seconds = np.full(count, walk.task.reward.reference_seconds), np.full(count, math.inf)
         self.start, self.finish = np.zeros(rows.shape), np.zeros(rows.shape)
         self._judge(np.arange(count))
 
@@ -156,7 +157,8 @@ class State:
     def _judge(self, changed: NDArray[np.int64]) -> None:
         walk, task = self.walk, self.walk.task
         scored = task.scorer.score(self.rows[changed])
-        self.rho[changed], self.seconds[changed] = walk.price(scored), scored.seconds
+        known = ~scored.lost  # what could not be timed leaves an episode where it was: no gain, no loss
+        self.rho[changed[known]], self.seconds[changed[known]] = walk.price(scored)[known], scored.seconds[known]
         if walk.observation.start_times:
             begin = time.perf_counter()
             times = walk.times.of(task.grouping.lift(self.rows[changed]))

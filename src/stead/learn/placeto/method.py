@@ -58,7 +58,7 @@ from stead.learn.ground.option_checks import check_least, check_words
 from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.policy import Proposal, read_policy
-from stead.learn.ground.reward import Reward, Scorer
+from stead.learn.ground.reward import Evaluator, Reward, Scorer
 from stead.learn.ground.solver import BASELINES, adopt_task, begin_with_baselines, polish, shown
 from stead.learn.ground.task import REFERENCES, Start, Task
 from stead.learn.ground.tensor_file import Arrays
@@ -221,8 +221,18 @@ class Placeto:
                 polish(search)
         return search.solution()
 
-    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> PlacetoLearner:
-        """A network with its graphs, ready for the first update; it begins with the policy of a given file."""
+    def learner(
+        self,
+        problems: Sequence[Problem],
+        seed: int,
+        starts: Sequence[Start],
+        *,
+        evaluate: Evaluator | None = None,
+    ) -> PlacetoLearner:
+        """A network with its graphs, ready for the first update; it begins with the policy of a given file.
+
+        `evaluate` measures instead of simulating.
+        """
         own, arrays = self, None
         if self.policy not in ("", PRETRAINED):
             method, arrays, _ = read_policy(Path(self.policy), Placeto)
@@ -233,7 +243,7 @@ class Placeto:
                 f"placeto with one output per device learns for one number of devices, got clusters of "
                 f"{sorted(counts)}; leave out faithful"
             )
-        tasks = [own._task(problem, start) for problem, start in zip(problems, starts, strict=True)]
+        tasks = [own._task(problem, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
         known = [known_rows(task) for task in tasks]
         network = own.network(max(counts, default=1), seed)
         if arrays is not None:
@@ -291,10 +301,11 @@ class Placeto:
             algorithm=cast(Algorithm, self.parts.algorithm or preset.algorithm),
         )
 
-    def _task(self, problem: Problem, start: Start) -> Task[Inputs]:
+    def _task(self, problem: Problem, start: Start, evaluate: Evaluator | None) -> Task[Inputs]:
         grouping, inputs = self.inputs(problem)
         reward = Reward("log", start.reference_seconds(problem))
-        return Task(grouping, inputs, Scorer(problem, grouping, threads=self.threads), reward, start)
+        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate)
+        return Task(grouping, inputs, scorer, reward, start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ def part_updates(graph: Graph) -> Graph:
     add up over micro-batches, and the update of the first use keeps its operators; every other use gets one operator
     for its share. What an operator did is done once as before. Graphs without tied weights come back as they are.
     """
-    found = [tied for bundle in _bundles(graph) if (tied := _tied(graph, *bundle)) is not None]
+    bundles = _bundles(graph)
+    found = [tied for users in bundles if (tied := _tied(graph, list(users), bundles)) is not None]
     return _Parting(graph, found).graph() if found else graph
 
 
@@ -46,16 +47,16 @@ class _Tied:
     summed: int  # tensor
 
 
-def _bundles(graph: Graph) -> list[tuple[list[int], list[int]]]:
-    """(weights, users) of weights with the same users, such as a parameter and the state of its optimiser."""
+def _bundles(graph: Graph) -> dict[tuple[int, ...], list[int]]:
+    """Weights by their users, such as the gradient of a parameter and the state of its optimiser."""
     by_users: dict[tuple[int, ...], list[int]] = {}
     first, users = graph.weight_user_first.tolist(), graph.weight_users.tolist()
     for w in range(len(graph.weight_bytes)):
         by_users.setdefault(tuple(users[first[w] : first[w + 1]]), []).append(w)
-    return [(weights, list(own)) for own, weights in by_users.items()]
+    return by_users
 
 
-def _tied(graph: Graph, weights: list[int], users: list[int]) -> _Tied | None:
+def _tied(graph: Graph, users: list[int], bundles: dict[tuple[int, ...], list[int]]) -> _Tied | None:
     """What is needed to part the update of a weight; None where it has one use, or is updated in a way of its own."""
     forward = [v for v in users if graph.phases[v] == FORWARD]
     updates = [v for v in users if graph.phases[v] == UPDATE]
@@ -75,7 +76,9 @@ def _tied(graph: Graph, weights: list[int], users: list[int]) -> _Tied | None:
     parts = _parts(graph, users, forward, gradients, additions)
     if len(parts) < 2:
         return None
-    name = min((graph.weight_names[w] for w in weights), key=len)
+    own = bundles[tuple(users)]
+    name = min((graph.weight_names[w] for w in own), key=len)
+    weights = [*own, *(bundles.get(tuple(members), []) if members != users else [])]
     return _Tied(name, weights, sizes.pop(), parts, updates, handed_on[0])
 
 

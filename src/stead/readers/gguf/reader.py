@@ -83,6 +83,14 @@ class Gguf(OfTable):
             raise BadGraph(f"{where}: {one_line(str(error))}") from None
 
 
+def tensor_names(path: str | os.PathLike[str]) -> list[str]:
+    """The names of all tensors of a model."""
+    try:
+        return [tensor.name for tensor in _all_parts(Path(path)).tensors]
+    except Wrong as wrong:
+        raise BadInput(f"{shown_path(path)}: {wrong}") from None
+
+
 def _header(path: Path) -> Header:
     with mapped(path) as data:
         if not len(data):

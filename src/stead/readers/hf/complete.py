@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from stead.graph import PHASES, Graph
 from stead.graph.arrays import graph_from_arrays, with_amounts
-from stead.graph.kernels import Kernels
 
 IDLE = "Idle"  # kind of operators that hold weights and do nothing
 
@@ -67,7 +66,7 @@ def with_idle_weights(graph: Graph, idle: Mapping[str, int], renamed: Mapping[st
             np.concatenate([graph.weight_users, np.repeat(np.arange(count, count + more), held)]),
         ),
         folded=graph.folded,
-        kernels=_longer_kernels(graph.kernels, more),
+        kernels=None if graph.kernels is None else graph.kernels.longer(more),
     )  # fmt: skip
 
 
@@ -118,10 +117,3 @@ def _flat(modules: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _longer(array: NDArray[np.generic], more: int, value: int) -> NDArray[np.generic]:
     return np.concatenate([array, np.full(more, value, dtype=array.dtype)])
-
-
-def _longer_kernels(kernels: Kernels | None, more: int) -> Kernels | None:
-    if kernels is None:
-        return None
-    first = np.concatenate([kernels.first, np.full(more, kernels.first[-1], dtype=np.int32)])
-    return Kernels(first, kernels.flops, kernels.moved_bytes, kernels.launches)

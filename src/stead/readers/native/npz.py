@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph, BadInput
 from stead.files import MAX_FILE_BYTES, MAX_GZIP_RATIO, OUT_OF_MEMORY, read_bytes, write_bytes
-from stead.graph import MAX_BYTES, Graph
+from stead.graph import MAX_BYTES, Graph, refreshed
 from stead.graph.arrays import graph_from_arrays
 from stead.graph.kernels import Kernels
 from stead.printing.wording import one_line, quoted, shown_path, suggestion
@@ -94,11 +94,11 @@ class GraphNpz(OfTable):
     name: ClassVar[str] = "stead-npz"
 
     def read(self, path: str | os.PathLike[str]) -> Model:
-        """The graph in a file."""
+        """The graph in a file; updated weights reach their readers (see `refreshed`)."""
         where = shown_path(path)
         data = read_bytes(path)
         try:
-            return Model(graph_from_npz(data))
+            return Model(refreshed(graph_from_npz(data)))
         except Wrong as wrong:
             raise BadInput(f"{where}: {wrong}") from None
         except BadGraph as error:

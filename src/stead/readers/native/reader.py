@@ -55,20 +55,20 @@ class JsonGraph(OfTable):
     name: ClassVar[str] = "stead-json"
 
     def read(self, path: str | os.PathLike[str]) -> Model:
-        """The graph in a file, and the seconds it gives."""
+        """The graph in a file, and the seconds it gives; updated weights reach their readers (see `refreshed`)."""
         with collector_paused():
-            return _assembled(read_json(path), shown_path(path), stem(path))
+            return _assembled(read_json(path), shown_path(path), stem(path), refresh=True)
 
 
 def graph_from_dict(data: object, *, place: str) -> Graph:
-    """The graph in plain data such as `graph_as_dict` gives; `place` begins every error message."""
+    """The graph in plain data such as `graph_as_dict` gives, as it is; `place` begins every error message."""
     with collector_paused():
-        return _assembled(data, place, "graph").graph
+        return _assembled(data, place, "graph", refresh=False).graph
 
 
-def _assembled(document: object, place: str, default_name: str) -> Model:
+def _assembled(document: object, place: str, default_name: str, *, refresh: bool) -> Model:
     try:
-        return _Assembly(default_name).model(document)
+        return _Assembly(default_name).model(document, refresh=refresh)
     except Wrong as wrong:
         raise BadInput(f"{place}: {wrong}") from None
     except BadGraph as error:
@@ -236,7 +236,7 @@ class _Assembly:
         self.shared_names: set[str] = set()  # names of more than one tensor
         self.first_output: list[int] = []  # [operator in file order]; tensors are numbered as they are added
 
-    def model(self, document: object) -> Model:
+    def model(self, document: object, *, refresh: bool) -> Model:
         """Check everything and build."""
         top = checked(_of_known_version(document), _TOP, ("operators",))
         self.build.name = top.get("name", self.default_name)
@@ -251,7 +251,7 @@ class _Assembly:
             self._add_weight(number, entry)
         for source, operator in top.get("folded", {}).items():
             self.build.fold(source, self._operator(f"folded: {quoted(source)}", operator))
-        graph = self.build.build()
+        graph = self.build.build(refresh=refresh)
         return Model(graph, self._given(graph))
 
     def _add_operator(self, number: int, entry: object) -> None:
@@ -366,12 +366,15 @@ class _Assembly:
         return columns
 
     def _tensor_seconds(self, graph: Graph) -> NDArray[np.float64] | None:
-        """Seconds of every tensor; all outputs give them or none does, control dependencies take none."""
+        """Seconds of every tensor; all outputs give them or none does, control dependencies take none.
+
+        What the file does not know of, an updated weight on its way, travels at the pace of what it does.
+        """
         outputs = {fields["name"]: fields["outputs"] for fields in self.entries if "outputs" in fields}
         timed = sum("seconds" in output for own in outputs.values() for output in own)
         if not timed:
             return None
-        seconds = np.zeros(graph.tensor_count)
+        seconds = np.full(graph.tensor_count, math.nan)
         for v, name in enumerate(graph.operator_names):
             for position, output in enumerate(outputs.get(name, ())):
                 if "seconds" not in output:
@@ -380,6 +383,9 @@ class _Assembly:
                         'the key "seconds" is missing, which other outputs have; give it to all or to none'
                     )
                 seconds[graph.tensor_first[v] + position] = output["seconds"]
+        unknown = np.isnan(seconds)
+        pace = seconds[~unknown].sum() / max(1, graph.tensor_bytes[~unknown].sum())
+        seconds[unknown] = pace * graph.tensor_bytes[unknown]
         return seconds
 
 

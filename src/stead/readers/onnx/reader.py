@@ -70,6 +70,11 @@ class Onnx(OfTable):
             raise BadGraph(f"{where}: {one_line(str(error))}") from None
 
 
+def known_values(file: ModelData, reader: Onnx) -> dict[str, Known]:
+    """Type and shape of every tensor of a file, at the sizes that a reader takes for open dimensions."""
+    return _Assembly(file, reader, "").evaluated()
+
+
 class _Assembly:
     """One file on its way to a Model."""
 

@@ -58,7 +58,7 @@ class Call:
     price: Simple | None = None  # None: by kind
     inner_bytes: float = 0.0  # moved by operators inside it
     other_names: Sequence[str] = ()  # what its results are called in the source
-    function: Any = None  # runs it on real tensors
+    function: Any = None  # runs it on real tensors; of a file that is read without torch, the name of what does
 
     def reads(self) -> list[Value]:
         """Its tensor arguments."""
@@ -72,7 +72,8 @@ class Weight:
     name: str
     size_bytes: int
     storage: int = -1  # -1: no operator reads it, such as the room for a gradient
-    goes_with: int = -1  # another weight, whose users are its users
+    goes_with: int = -1  # another weight: it stays where that one's gradients are added up and where it is updated
+    filled_with: int = -1  # storage that the weight is room for; where nothing is updated it stays with the writer
 
     @property
     def module(self) -> str:
@@ -157,6 +158,7 @@ class _Assembly:
         self.weight_of = {weight.storage: w for w, weight in enumerate(trace.weights) if weight.storage >= 0}
         self.input_of = {value.storage: value for value in trace.inputs}
         self.users: list[list[int]] = [[] for _ in trace.weights]
+        self.trainers: list[list[int]] = [[] for _ in trace.weights]  # what adds up gradients and updates
         self.waiting: dict[
             int, list[int]
         ] = {}  # storage: calls to be part of the first operator that reads it
@@ -223,6 +225,7 @@ class _Assembly:
                 self._make(v, value.storage)
         if call.parameter >= 0:
             self.users[call.parameter].append(v)
+            self.trainers[call.parameter].append(v)
 
     def _add(self, call: Call) -> int:
         self.operators.append(_Operator(call, self.names.unique(call.name)))
@@ -340,7 +343,7 @@ class _Assembly:
                     build.fold(call.name, OperatorId(home))
                 for name in call.other_names:
                     build.fold(name, OperatorId(home))
-        return build.build()
+        return build.build(refresh=False)  # what was recorded, no more
 
     def _emit(
         self, build: GraphBuilder, operator: _Operator, ids: list[list[TensorId]], group: str
@@ -381,10 +384,16 @@ class _Assembly:
     def _emit_weights(self, build: GraphBuilder) -> None:
         names = Names()
         for w, weight in enumerate(self.trace.weights):
-            users = self.users[w if weight.goes_with < 0 else weight.goes_with]
+            users = self.users[w] if weight.goes_with < 0 else self._holders(weight)
             if users:
                 build.weight(
                     names.unique(weight.name),
                     size_bytes=weight.size_bytes,
                     users=[OperatorId(v) for v in users],
                 )
+
+    def _holders(self, weight: Weight) -> list[int]:
+        """The operators with which a gradient or the state of an optimiser stays."""
+        filled = self.versions[weight.filled_with] if weight.filled_with >= 0 else None
+        writer = [filled.writer] if filled is not None and filled.writer >= 0 else []
+        return self.trainers[weight.goes_with] or writer or self.users[weight.goes_with]

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stead.printing.wording import one_line, quoted
 from stead.readers.common.file_nodes import checked_size
@@ -92,8 +93,12 @@ class Recorder:
         written: Sequence[Value] | None = None,
         price: Simple | None = None,
         inner_bytes: float = 0.0,
+        function: Any = None,
     ) -> list[Value]:
-        """An operator; gives its results. `written` are arguments it writes into, where more than a name tells."""
+        """An operator; gives its results. `written` are arguments it writes into, where more than a name tells.
+
+        `function` runs it on real tensors, or is the name of what does.
+        """
         if written is None:
             written = written_arguments(kind, arguments)
         else:
@@ -106,7 +111,7 @@ class Recorder:
         folded = view or is_allocation(kind)
         writes = self._results(arguments, results, () if folded else written, view)
         call = Call(name, kind, arguments, named, writes, () if folded else written, folded, module)
-        call.price, call.inner_bytes = price, inner_bytes
+        call.price, call.inner_bytes, call.function = price, inner_bytes, function
         call.other_names = [layout.name for layout in results if layout.name != name]
         self.trace.calls.append(call)
         return writes

@@ -8,10 +8,11 @@ and of models that unroll to tens of thousands of operators, see `torch_capture`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from operator import getitem
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stead.errors import BadInput, MissingExtra
 from stead.printing.wording import one_line
@@ -32,6 +33,9 @@ from stead.readers.torch.aten_record import (
     runs_once,
     trips,
 )
+
+if TYPE_CHECKING:
+    from stead.readers.torch.tape import Tape
 
 
 def torch_package(purpose: str) -> Any:
@@ -62,7 +66,7 @@ def from_torch(
     try:
         with torch.no_grad():
             program = torch.export.export(
-                module, positional, named, dynamic_shapes=dynamic_shapes, strict=False
+                module, positional, dict(sorted(named.items())), dynamic_shapes=dynamic_shapes, strict=False
             )
     except Exception as error:  # torch.export lets errors of every kind through, the model's own included
         reason = one_line(str(error).strip().partition("\n")[0], 300)
@@ -76,14 +80,27 @@ def from_torch(
 
 def from_exported(program: Any, *, shapes: Mapping[str, Given] | None = None, name: str = "exported") -> Model:
     """The graph of an `ExportedProgram`; open dimensions that `shapes` leaves out are as in its example."""
+    found = _program(program, shapes, name)
+    with collector_paused():
+        return found.model()
+
+
+def tape_of_exported(program: Any, *, name: str = "exported") -> Tape:
+    """An `ExportedProgram` as a tape: the operators of `from_exported`, at the sizes of its example, to be run."""
+    return _program(program, None, name).tape()
+
+
+def _program(program: Any, shapes: Mapping[str, Given] | None, name: str) -> _Program:
+    """What an exported program does, written down."""
     torch = torch_package("reading exported programs")
     check_shapes(shapes or {})
-    sizes = SymbolicSizes(shapes or {})
+    found = _Program(torch, program, name, SymbolicSizes(shapes or {}))
     try:
         with collector_paused():
-            return _Program(torch, program, name, sizes).model()
+            found.write_down()
     except Wrong as wrong:
         raise BadInput(f"{one_line(name, 100)}: {wrong}") from None
+    return found
 
 
 def arguments_of(torch: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -128,8 +145,12 @@ class _Program:
         self.sizes = sizes
         self.record = Recorder(name)
         self.bodies: list[str] = []  # kinds of operators that stay whole although they hold graphs
+        self.held: dict[str, Value] = {}  # weights by name
+        self.constants: dict[str, tuple[Value, Any]] = {}  # with the tensor itself
+        self.gaps: dict[int, tuple[int, ...]] = {}  # call: places of its results, if not all
 
-    def model(self) -> Model:
+    def write_down(self) -> None:
+        """Record every operator."""
         placeholders = [node for node in self.program.graph.nodes if node.op == "placeholder"]
         specs = self.program.graph_signature.input_specs
         for node in placeholders:
@@ -143,9 +164,28 @@ class _Program:
         for value, spec in zip(outputs, self.program.graph_signature.output_specs, strict=True):
             if spec.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT"):  # new contents of buffers stay inside
                 self.record.trace.outputs.extend(values_in(value))
+
+    def model(self) -> Model:
+        """The graph with its remarks."""
         built = build_graph(self.record.trace)
         notes = (*built.notes(), *bodies_note(self.bodies), *self.sizes.notes())
         return Model(built.graph, notes=notes, assumed=self.sizes.assumed)
+
+    def tape(self) -> Tape:
+        """What was recorded, to be run on real tensors."""
+        from stead.readers.torch.tape import Tape
+
+        trace, signature = self.record.trace, self.program.graph_signature
+        parameters = {name: self.held[name] for name in signature.parameters if name in self.held}
+        return Tape(
+            trace,
+            parameters=parameters,
+            buffers={name: value for name, value in self.held.items() if name not in parameters},
+            inputs=list(trace.inputs),
+            constants=self.constants,
+            outputs=list(trace.outputs),
+            gaps=self.gaps,
+        )
 
     # Sizes and layouts
 
@@ -193,6 +233,10 @@ class _Program:
         value = self.record.weight(layout, spec.target, tied_to=memory.get(key))
         if key is not None:
             memory.setdefault(key, value)
+        if spec.kind.name == "CONSTANT_TENSOR":
+            self.constants[spec.target] = value, self.program.constants[spec.target]
+        else:
+            self.held[spec.target] = value
         return value
 
     def _memory_key(self, name: str) -> Any:
@@ -228,14 +272,17 @@ class _Program:
         kind = kind_of(_target(node.target))
         if runs_once(kind, len(bodies)):
             return self._inlined(node, bodies[0], arguments)
-        price, inner_bytes = None, 0.0
+        price, inner_bytes, function = None, 0.0, node.target
         if bodies:
             self.bodies.append(kind)
             times = trips(kind, arguments)
             price, inner_bytes = body_price([self._inside(body) for body in bodies], times)
+            function = WithBodies(node.target, tuple(_places_of(arguments, bodies)))
             arguments = [one for one in arguments if one not in bodies]
         held = node.meta.get("val")
         results = self._results(node, held)
+        if isinstance(held, list | tuple) and len(results) < len(held):
+            self.gaps[len(self.record.trace.calls)] = tuple(results)
         made = self.record.call(
             node.name,
             kind,
@@ -246,6 +293,7 @@ class _Program:
             written=_written(node.target, arguments, named),
             price=price,
             inner_bytes=inner_bytes,
+            function=function,
         )
         if isinstance(held, list | tuple):
             found = dict(zip(results, made, strict=True))
@@ -297,6 +345,24 @@ class _Program:
         if isinstance(item, dict):
             return {key: self._resolved(one, known) for key, one in item.items()}
         return item
+
+
+@dataclass(frozen=True, slots=True)
+class WithBodies:
+    """An operator with its graphs, to be called without them."""
+
+    function: Any
+    bodies: tuple[tuple[int, Any], ...]  # (place among all arguments, graph)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        given = list(arguments)
+        for place, body in self.bodies:
+            given.insert(place, body)
+        return self.function(*given, **named)
+
+
+def _places_of(arguments: Sequence[Any], bodies: Sequence[Any]) -> list[tuple[int, Any]]:
+    return [(place, one) for place, one in enumerate(arguments) if any(one is body for body in bodies)]
 
 
 def _text(size: Any) -> str:

@@ -276,6 +276,7 @@ class _Scope:
             module=_module(node),
             price=price,
             inner_bytes=inner_bytes,
+            function=text_of(node.get("target")),
         )
         for result, value in zip(results, made, strict=True):
             self.bind(result, value)

@@ -432,8 +432,9 @@ class Recording:
         """One step of the optimiser, as torch.optim takes the first one."""
         weight = self.weight_of[name]
         self.parameter, self.path = weight, self.trace.weights[weight].module
+        value = self.tape.gradients[name]
         self.trace.weights.append(
-            Weight(f"{name}.grad", self.tape.gradients[name].size_bytes, goes_with=weight)
+            Weight(f"{name}.grad", value.size_bytes, goes_with=weight, filled_with=value.storage)
         )
         slots = self.slots[name]
         for slot, empty in zip(_SLOTS[self.step.update], slots, strict=True):

@@ -64,8 +64,8 @@ class _Run:
     def __init__(self, torch: Any, tape: Tape, module: Any) -> None:
         self.torch = torch
         self.tape = tape
-        parameters = dict(module.named_parameters())
-        buffers = dict(module.named_buffers())
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        buffers = dict(module.named_buffers(remove_duplicate=False))
         missing = (tape.parameters.keys() - parameters.keys()) | (tape.buffers.keys() - buffers.keys())
         if missing:
             raise BadInput(

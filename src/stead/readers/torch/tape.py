@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from stead.graph import refreshed
 from stead.readers.base import Model
 from stead.readers.common.strict_json import collector_paused
 from stead.readers.common.tied_updates import part_updates
@@ -40,9 +41,12 @@ class Tape:
             return build_graph(self.trace)
 
     def model(self) -> Model:
-        """The graph with its remarks; the update of a tied weight is shared out among its uses."""
+        """The graph with its remarks; the update of a tied weight is shared out among its uses.
+
+        Updated weights reach their readers: operators of kind `Refresh`, of which no call is known, receive them.
+        """
         built = self.build()
-        return Model(part_updates(built.graph), notes=tuple(built.notes()))
+        return Model(refreshed(part_updates(built.graph)), notes=tuple(built.notes()))
 
     def replay(
         self,

@@ -20,11 +20,19 @@ MOST_PRESSURE = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Devices, and an order in which operators may run."""
+    """Devices, an order in which operators may run, and which tensor a channel sends first."""
 
     devices: NDArray[np.uint8]  # [operator]
     order: NDArray[np.int32]  # operators, topological
     name: str = ""  # of the variant that built it
+    by_reader: bool = False  # what is read first; else what is produced first
+
+    def program(self, problem: Problem) -> ProgramOrder:
+        """The order as a policy of the simulator; it lists transfers if they go by reader."""
+        if not self.by_reader:
+            return ProgramOrder(self.order)
+        items = _native.list_sends(problem.native, placement=self.devices, order=self.order)
+        return ProgramOrder(items, sends=True)
 
 
 def tied_units(problem: Problem) -> NDArray[np.int32]:  # [operator]
@@ -95,7 +103,7 @@ def offer_schedule(search: Search, schedule: Schedule) -> None:
     if takes_orders(search.problem):
         position = np.empty(len(schedule.order), dtype=np.int32)
         position[schedule.order] = np.arange(len(position), dtype=np.int32)
-        search.offer(devices, order=ProgramOrder(schedule.order), found_by=found_by)
+        search.offer(devices, order=schedule.program(search.problem), found_by=found_by)
         search.offer(devices, order=Priority(position), found_by=found_by)
     search.offer(devices, found_by=found_by)
 
