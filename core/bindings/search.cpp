@@ -9,6 +9,7 @@
 #include "bindings/border.h"
 #include "search/decoder.h"
 #include "search/local_search.h"
+#include "search/sends.h"
 #include "sim/order_checks.h"
 
 namespace stead::bindings {
@@ -26,6 +27,9 @@ void bind_result(nb::module_& module) {
     nb::class_<SearchState> state(module, "SearchState", "Devices and an order that belong together.");
     def_array(state, "devices", &SearchState::devices, "[operator]");
     def_array(state, "order", &SearchState::order, "Operators, topological.");
+    state.def_prop_ro(
+        "sends", [](const SearchState& self) { return static_cast<int>(self.sends); },
+        "Which tensor a channel sends first: 0 by producers, 1 by first readers.");
     state.def_ro("ticks", &SearchState::ticks);
     bind_interruptible<SearchResult>(module, "SearchResult", "What a local search has found.")
         .def_ro("pool", &SearchResult::pool, "Distinct states, best first.")
@@ -38,7 +42,7 @@ void bind_result(nb::module_& module) {
 std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uint8_t> placement,
                                 std::span<const std::int32_t> order, std::span<const std::int32_t> operators,
                                 std::span<const std::uint8_t> targets, std::span<const std::uint8_t> kept,
-                                Ticks cutoff) {
+                                bool by_reader, std::int32_t first, std::int32_t last, Ticks cutoff) {
     if (std::ssize(placement) != problem.operators)
         fail("placement needs ", problem.operators, " entries, got ", placement.size());
     if (operators.size() != targets.size() || operators.size() != kept.size())
@@ -49,12 +53,15 @@ std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uin
     if (find_obstacle(problem, placement.data()).status != Status::ok) fail("the placement cannot run");
     const DecodeTables tables(problem);
     Decoder decoder(problem, tables);
-    decoder.load(placement.data(), order.data());
+    decoder.load(placement.data(), order.data(), by_reader ? Sends::by_reader : Sends::by_producer);
+    if (first < 0 || first >= last) fail("a window needs 0 <= first < last, got ", first, " and ", last);
+    if (first > 0 || last < problem.operators) decoder.open(first, std::min(last, problem.operators));
     std::vector<Ticks> ticks;
     for (std::size_t i = 0; i < operators.size(); ++i) {
         const std::int32_t v = operators[i];
         if (v < 0 || v >= problem.operators || targets[i] >= problem.devices)
             fail("move ", i, ": no operator ", v, " or no device ", +targets[i]);
+        if (decoder.position(v) >= decoder.last()) fail("move ", i, ": operator ", v, " stands behind the window");
         if (problem.duration[std::int64_t{v} * problem.devices + targets[i]] == impossible) {
             ticks.push_back(-1);
             continue;
@@ -77,13 +84,16 @@ void bind_search(nb::module_& module) {
     module.def(
         "search",
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Matrix<std::uint8_t>& starts,
-           const Matrix<std::int32_t>& start_orders, std::int64_t budget, double seconds, std::uint64_t seed,
+           const Matrix<std::int32_t>& start_orders, const Vector<std::uint8_t>& start_sends,
+           std::int64_t budget, double seconds, std::uint64_t seed,
            int threads, int streams, int rounds, int pool, double warmth, const Vector<std::int64_t>& held_bytes,
            const Vector<std::int64_t>& room_bytes) {
             const std::size_t rows = starts.shape(0), n = problem.operators;
+            const std::vector<std::uint8_t> sends = copied(start_sends, std::vector<std::uint8_t>(rows));
             const SearchStarts given{.rows = static_cast<std::int64_t>(rows),
                                      .devices = matrix("starts", starts, rows, n),
-                                     .orders = matrix("start_orders", start_orders, rows, n)};
+                                     .orders = matrix("start_orders", start_orders, rows, n),
+                                     .sends = sends};
             const SearchOptions options{.budget = budget,
                                         .seconds = seconds,
                                         .seed = seed,
@@ -98,7 +108,8 @@ void bind_search(nb::module_& module) {
             });
         },
         "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "starts"_a.noconvert(), "start_orders"_a.noconvert(),
-        "budget"_a, "seconds"_a, "seed"_a = 0, "threads"_a = 0, "streams"_a = 2, "rounds"_a = 8, "pool"_a = 8,
+        "start_sends"_a.noconvert().none() = nb::none(), "budget"_a, "seconds"_a, "seed"_a = 0, "threads"_a = 0,
+        "streams"_a = 2, "rounds"_a = 8, "pool"_a = 8,
         "warmth"_a = 0.002, "held_bytes"_a.noconvert().none() = nb::none(),
         "room_bytes"_a.noconvert().none() = nb::none(),
         "Local search under policy program_order. The same for any number of threads unless `seconds` run out or a "
@@ -107,16 +118,32 @@ void bind_search(nb::module_& module) {
         "decode_moves",
         [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order,
            const Vector<std::int32_t>& operators, const Vector<std::uint8_t>& targets,
-           const Vector<std::uint8_t>& kept, Ticks cutoff_ticks) {
+           const Vector<std::uint8_t>& kept, bool by_reader, std::int32_t first, std::int32_t last,
+           Ticks cutoff_ticks) {
             return column(without_gil([&] {
                 return decode_moves(problem, vector(placement), vector(order), vector(operators), vector(targets),
-                                    vector(kept), std::min(cutoff_ticks, never - 1));
+                                    vector(kept), by_reader, first, last, std::min(cutoff_ticks, never - 1));
             }));
         },
         "problem"_a, nb::kw_only(), "placement"_a.noconvert(), "order"_a.noconvert(), "operators"_a.noconvert(),
-        "targets"_a.noconvert(), "kept"_a.noconvert(), "cutoff_ticks"_a = never,
+        "targets"_a.noconvert(), "kept"_a.noconvert(), "by_reader"_a = false, "first"_a = 0,
+        "last"_a = INT32_MAX, "cutoff_ticks"_a = never,
         "[move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the "
-        "cutoff is exceeded. Moves that are not kept are taken back.");
+        "cutoff is exceeded. Moves that are not kept are taken back. Channels send in the order of producers or of "
+        "first readers; operators of moves stand before position `last`, and most of what is kept from `first` on.");
+    module.def(
+        "list_sends",
+        [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order) {
+            return column(without_gil([&] {
+                if (std::ssize(vector(placement)) != problem.operators)
+                    fail("placement needs ", problem.operators, " entries, got ", placement.size());
+                check_placement(problem, placement.data());
+                OrderCheck(problem).topological(vector(order));
+                return list_sends(problem, vector(placement), vector(order));
+            }));
+        },
+        "problem"_a, nb::kw_only(), "placement"_a.noconvert(), "order"_a.noconvert(),
+        "The order with every transfer listed before the operator that needs it first, for program_order with sends.");
 }
 
 }  // namespace stead::bindings

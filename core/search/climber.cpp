@@ -29,8 +29,8 @@ Climber::Climber(const SearchTables& tables, std::uint64_t seed, std::uint64_t s
     set_shares();
 }
 
-void Climber::load(const std::uint8_t* devices, const std::int32_t* order) {
-    decoder_.load(devices, order);
+void Climber::load(const std::uint8_t* devices, const std::int32_t* order, Sends sends) {
+    decoder_.load(devices, order, sends);
     resident_.load(devices);
     overflow_ = resident_.overflow();
     remember();
@@ -41,6 +41,7 @@ void Climber::remember() {
     if (!better && best_.ticks != never) return;
     best_.devices = decoder_.placement();
     best_.order = decoder_.order();
+    best_.sends = decoder_.sends();
     best_.overflow = overflow_;
     best_.ticks = decoder_.makespan();
 }
@@ -65,7 +66,7 @@ void Climber::run(const Round& round) {
 
 /// Goes back to the best state.
 void Climber::restart() {
-    decoder_.load(best_.devices.data(), best_.order.data());
+    decoder_.load(best_.devices.data(), best_.order.data(), best_.sends);
     resident_.load(best_.devices.data());
     overflow_ = best_.overflow;
 }

@@ -41,8 +41,13 @@ Decoder::Decoder(const Problem& problem, const DecodeTables& tables)
       tail_(operators_), heads_((checkpoint_at(operators_) + 1) * width_), tails_(heads_.size()),
       longest_finish_(checkpoint_at(operators_) + 1), now_(width_), crossing_(checkpoint_at(operators_) + 1) {}
 
-void Decoder::load(const std::uint8_t* placement, const std::int32_t* order) {
+void Decoder::load(const std::uint8_t* placement, const std::int32_t* order, Sends sends) {
     forget();
+    sends_ = sends;
+    if (sends_ == Sends::by_reader) {
+        booked_.assign(at_.size(), {operators_, pass_});
+        send_tail_.resize(at_.size());
+    }
     std::copy_n(placement, operators_, device_.begin());
     settled_ = device_;
     std::copy_n(order, operators_, order_.begin());
@@ -68,17 +73,17 @@ void Decoder::open(std::int32_t first, std::int32_t last) {
 
 // ---- Forward ----
 
-template <bool kTrial>
+template <Decoder::Pass kPass>
 [[gnu::always_inline]] inline void Decoder::note(std::vector<Ticks>& values, std::vector<Undo>& log,
                                                  std::int64_t index, Ticks value) {
-    if (values[index] == value) return;
-    if constexpr (kTrial) log.push_back({index, values[index]});
+    if (kPass != Pass::trial_behind && values[index] == value) return;
+    if constexpr (kPass != Pass::settle) log.push_back({index, values[index]});
     values[index] = value;
 }
 
 /// Decodes positions from `begin` to `end`, starting from now_; false as soon as one cannot end before `cut`.
-template <bool kTrial>
-bool Decoder::run(std::int32_t begin, std::int32_t end, Ticks cut) {
+template <Decoder::Pass kPass>
+bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
     const View<0> view = view_;
     Ticks* const free = now_.data();
     Ticks* const channel_free = free + devices_;
@@ -86,6 +91,7 @@ bool Decoder::run(std::int32_t begin, std::int32_t end, Ticks cut) {
     const std::int32_t* const read = tables_.reads.items.data();
     const std::uint8_t* const device = device_.data();
     const std::int64_t k = devices_;
+    constexpr bool is_trial = kPass != Pass::settle;
     Forget forget(nullptr);
     Ticks longest = now_longest_;
     for (std::int32_t i = begin; i < end; ++i) {
@@ -94,25 +100,25 @@ bool Decoder::run(std::int32_t begin, std::int32_t end, Ticks cut) {
         Ticks start = free[d];
         for (std::int32_t r = read_first[v]; r < read_first[v + 1]; ++r) start = std::max(start, at_[read[r] * k + d]);
         const Ticks finish = start + view.durations[v * k + d];
-        if (kTrial && finish + tables_.behind[v] > cut) {
+        if (is_trial && finish + tables_.behind[v] > cut) {
             decoded_ += i - begin + 1;
             return false;
         }
         free[d] = finish;
         longest = std::max(longest, finish);
-        note<kTrial>(finish_, finish_log_, v, finish);
+        note<kPass>(finish_, finish_log_, v, finish);
         for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t) {
-            note<kTrial>(at_, at_log_, t * k + d, finish);
+            note<kPass>(at_, at_log_, t * k + d, finish);
             std::uint64_t seen = std::uint64_t{1} << d;
             for (std::int32_t c = view.consumer_first[t]; c < view.consumer_first[t + 1]; ++c) {
                 const int target = device[view.consumer[c]];
                 if (seen >> target & 1) continue;
                 seen |= std::uint64_t{1} << target;
-                if (kTrial && view.links[d * k + target].latency == impossible) {
+                if (is_trial && view.links[d * k + target].latency == impossible) {
                     decoded_ += i - begin + 1;
                     return false;
                 }
-                note<kTrial>(at_, at_log_, t * k + target, book(view, t, d, target, finish, channel_free, forget));
+                note<kPass>(at_, at_log_, t * k + target, book(view, t, d, target, finish, channel_free, forget));
             }
         }
     }
@@ -121,13 +127,76 @@ bool Decoder::run(std::int32_t begin, std::int32_t end, Ticks cut) {
     return true;
 }
 
+/// The same, but a tensor is booked when its first reader comes up, in the order in which that reads.
+template <Decoder::Pass kPass>
+bool Decoder::run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut) {
+    const View<0> view = view_;
+    Ticks* const free = now_.data();
+    Ticks* const channel_free = free + devices_;
+    const std::int32_t* const read_first = tables_.reads.first.data();
+    const std::int32_t* const read = tables_.reads.items.data();
+    const std::int32_t* const producer = problem_.producer.data();
+    const std::uint8_t* const device = device_.data();
+    const std::int64_t k = devices_;
+    constexpr bool is_trial = kPass != Pass::settle;
+    Forget forget(nullptr);
+    Ticks longest = now_longest_;
+    for (std::int32_t i = begin; i < end; ++i) {
+        const std::int32_t v = order_[i];
+        const int d = device[v];
+        Ticks start = free[d];
+        for (std::int32_t r = read_first[v]; r < read_first[v + 1]; ++r) {
+            const std::int32_t t = read[r];
+            const std::int64_t index = t * k + d;
+            const int source = device[producer[t]];
+            if (source != d && !is_booked(index)) {
+                if (is_trial && view.links[source * k + d].latency == impossible) {
+                    decoded_ += i - begin + 1;
+                    return false;
+                }
+                if constexpr (is_trial) booked_log_.push_back({index, booked_[index]});
+                booked_[index] = {i, pass_};
+                note<kPass>(at_, at_log_, index, book(view, t, source, d, at_[t * k + source], channel_free, forget));
+            }
+            start = std::max(start, at_[index]);
+        }
+        const Ticks finish = start + view.durations[v * k + d];
+        if (is_trial && finish + tables_.behind[v] > cut) {
+            decoded_ += i - begin + 1;
+            return false;
+        }
+        free[d] = finish;
+        longest = std::max(longest, finish);
+        note<kPass>(finish_, finish_log_, v, finish);
+        for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t)
+            note<kPass>(at_, at_log_, t * k + d, finish);
+    }
+    now_longest_ = longest;
+    decoded_ += end - begin;
+    return true;
+}
+
+/// Whether a tensor has been sent in this pass, or before the positions that it decodes.
+inline bool Decoder::is_booked(std::int64_t index) const {
+    return booked_[index].pass == pass_ || booked_[index].position < pass_begin_;
+}
+
+/// What was booked from `position` on holds no longer, until it is booked again.
+void Decoder::begin_pass(std::int32_t position) {
+    pass_begin_ = position;
+    if (sends_ == Sends::by_producer || ++pass_ != 0) return;
+    for (Booking& booking : booked_) booking.pass = 0;  // the number has been used up: begin again
+    pass_ = 1;
+}
+
 /// Decodes for good, and writes the checkpoints. `begin` is one.
 void Decoder::advance(std::int32_t begin, std::int32_t end) {
+    begin_pass(begin);
     std::int32_t checkpoint = begin / step_;
     std::copy_n(head(checkpoint), width_, now_.begin());
     now_longest_ = longest_finish_[checkpoint];
     for (std::int32_t i = begin; i < end; i += step_) {
-        run<false>(i, std::min(i + step_, end), never);
+        run<Pass::settle>(i, std::min(i + step_, end), never);
         ++checkpoint;
         std::copy_n(now_.begin(), width_, head(checkpoint));
         longest_finish_[checkpoint] = now_longest_;
@@ -143,14 +212,29 @@ void Decoder::retreat(std::int32_t end, std::int32_t begin) {
     std::int32_t checkpoint = checkpoint_at(end);
     std::copy_n(tails(checkpoint), width_, frontier);
     for (std::int32_t i = end - 1; i >= begin; --i) {
-        retreat_one(order_[i], frontier);
+        if (sends_ == Sends::by_producer)
+            retreat_by_producer(order_[i], frontier);
+        else
+            retreat_by_reader(order_[i], frontier);
         if (i % step_ == 0) std::copy_n(frontier, width_, tails(i / step_));
     }
     decoded_ += end - begin;
     tails_valid_ = begin;
 }
 
-void Decoder::retreat_one(std::int32_t v, Ticks* frontier) {
+/// Ticks from the begin of a send to the end; it becomes the next of its channel.
+inline Ticks Decoder::tail_of_send(std::int32_t t, const Link& way, Ticks behind, Ticks* frontier) const {
+    const Ticks wire = view_.wire(t, way);
+    Ticks tail = wire + way.latency + behind;
+    if (way.channel >= 0) {
+        Ticks& next = frontier[devices_ + way.channel];
+        if (next != unused) tail = std::max(tail, wire + way.gap + next);
+        next = tail;
+    }
+    return tail;
+}
+
+void Decoder::retreat_by_producer(std::int32_t v, Ticks* frontier) {
     const int d = device_[v];
     Ticks longest = std::max(Ticks{0}, frontier[d]);
     for (std::int32_t t = view_.tensor_first[v + 1] - 1; t >= view_.tensor_first[v]; --t) {
@@ -170,18 +254,32 @@ void Decoder::retreat_one(std::int32_t v, Ticks* frontier) {
         }
         longest = std::max(longest, behind[d]);
         while (count-- > 0) {  // the last transfer first
-            const Link& way = view_.link(d, targets[count]);
-            const Ticks wire = view_.wire(t, way);
-            Ticks tail = wire + way.latency + behind[targets[count]];
-            if (way.channel >= 0) {
-                Ticks& next = frontier[devices_ + way.channel];
-                if (next != unused) tail = std::max(tail, wire + way.gap + next);
-                next = tail;
-            }
-            longest = std::max(longest, tail);
+            const int target = targets[count];
+            longest = std::max(longest, tail_of_send(t, view_.link(d, target), behind[target], frontier));
         }
     }
     frontier[d] = tail_[v] = duration(v, d) + longest;
+}
+
+void Decoder::retreat_by_reader(std::int32_t v, Ticks* frontier) {
+    const int d = device_[v];
+    const std::int32_t at = position_[v];
+    Ticks longest = std::max(Ticks{0}, frontier[d]);
+    for (std::int32_t t = view_.tensor_first[v]; t < view_.tensor_first[v + 1]; ++t)
+        for (std::int32_t c = view_.consumer_first[t]; c < view_.consumer_first[t + 1]; ++c) {
+            const std::int32_t reader = view_.consumer[c];
+            const int target = device_[reader];
+            longest = std::max(longest, target == d ? tail_[reader] : send_tail_[t * devices_ + target]);
+        }
+    frontier[d] = tail_[v] = duration(v, d) + longest;
+    const std::span<const std::int32_t> reads = tables_.reads[v];
+    for (auto entry = reads.rbegin(); entry != reads.rend(); ++entry) {  // the last transfer first
+        const std::int32_t t = *entry;
+        const int source = device_[problem_.producer[t]];
+        const std::int64_t index = t * devices_ + d;
+        if (source == d || booked_[index].position != at) continue;
+        send_tail_[index] = tail_of_send(t, view_.link(source, d), longest_behind(t, d, at), frontier);
+    }
 }
 
 // ---- Changes ----
@@ -222,6 +320,33 @@ void Decoder::find_sends_changed(std::int32_t v) {
     }
 }
 
+/// Sends by reader: what `v` leaves, joins or sends itself is booked elsewhere, up to the last reader that books.
+void Decoder::find_bookings_changed(std::int32_t v) {
+    const auto include_first = [&](std::int32_t t, const std::vector<std::uint8_t>& device, int d) {
+        std::int32_t first = -1;
+        for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
+            const std::int32_t reader = problem_.consumer[c];
+            if (device[reader] == d && (first < 0 || position_[reader] < first)) first = position_[reader];
+        }
+        change_end_ = std::max(change_end_, first + 1);
+    };
+    for (const std::int32_t t : tables_.reads[v]) {
+        include_first(t, device_, settled_[v]);
+        include_first(t, settled_, device_[v]);
+    }
+    for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
+        std::int32_t first[max_devices];
+        std::uint64_t seen = 0;
+        for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
+            const std::int32_t reader = problem_.consumer[c];
+            const int d = device_[reader];
+            first[d] = seen >> d & 1 ? std::min(first[d], position_[reader]) : position_[reader];
+            seen |= std::uint64_t{1} << d;
+        }
+        for (; seen; seen &= seen - 1) change_end_ = std::max(change_end_, first[std::countr_zero(seen)] + 1);
+    }
+}
+
 /// The positions that change in any way.
 void Decoder::find_range() {
     change_begin_ = operators_;
@@ -232,9 +357,14 @@ void Decoder::find_range() {
     };
     for (const auto& [position, v] : arranged_) include(position);
     for (const std::int32_t v : placed_) include(position_[v]);
-    for (const std::int32_t v : placed_) find_sends_changed(v);
+    for (const std::int32_t v : placed_)
+        if (sends_ == Sends::by_producer)
+            find_sends_changed(v);
+        else
+            find_bookings_changed(v);
     run_begin_ = change_begin_ / step_ * step_;
-    run_end_ = std::min(last_, checkpoint_at(change_end_) * step_);
+    // Tails are known from the window on; sends by reader may change even behind it.
+    run_end_ = std::clamp(checkpoint_at(change_end_) * step_, first_, operators_);
 }
 
 Ticks Decoder::evaluate(Ticks threshold) {
@@ -243,16 +373,25 @@ Ticks Decoder::evaluate(Ticks threshold) {
     const std::int32_t begin = run_begin_ / step_;
     std::copy_n(head(begin), width_, now_.begin());
     now_longest_ = longest_finish_[begin];
-    if (!run<true>(run_begin_, run_end_, threshold)) return never;
+    begin_pass(run_begin_);
+    if (!try_changes(threshold)) return never;
     // What changed decides, unless all of it became shorter than the makespan was.
     const std::int32_t checkpoint = checkpoint_at(run_end_);
     const Ticks changed = std::max({now_longest_, over_resources(checkpoint), over_changed_tensors(run_end_)});
     if (changed > threshold) return never;
     if (changed >= makespan_) return changed;
     if (still_critical(checkpoint)) return makespan_ <= threshold ? makespan_ : never;
-    if (!run<true>(run_end_, last_, threshold)) return never;
-    const Ticks exact = std::max({now_longest_, over_resources(checkpoint_at(last_)), over_frontier()});
+    const std::int32_t stop = run_end_ <= last_ ? last_ : operators_;  // where the frontier is known
+    if (!run<Pass::trial>(run_end_, stop, threshold)) return never;
+    const Ticks over_tensors = stop == last_ ? over_frontier() : 0;
+    const Ticks exact = std::max({now_longest_, over_resources(checkpoint_at(stop)), over_tensors});
     return exact <= threshold ? exact : never;
+}
+
+/// Decodes what changes; false as soon as something cannot end before the threshold.
+bool Decoder::try_changes(Ticks threshold) {
+    const std::int32_t inside = std::min(run_end_, last_);
+    return run<Pass::trial>(run_begin_, inside, threshold) && run<Pass::trial_behind>(inside, run_end_, threshold);
 }
 
 /// The longest path over a device or channel from now_ to the end.
@@ -264,12 +403,20 @@ Ticks Decoder::over_resources(std::int32_t checkpoint) {
     return longest;
 }
 
-/// The longest tail of a reader of tensor `t` on device `d` that stands at `position` or behind; -1 without one.
+/// The longest tail of a reader of tensor `t` on device `d` that stands at `position` or behind, and of what is sent
+/// from `d` only there; -1 without one.
 Ticks Decoder::longest_behind(std::int32_t t, int d, std::int32_t position) const {
     Ticks longest = unused;
-    for_each_reader_on(problem_, device_.data(), t, d, problem_.consumer_first[t], [&](std::int32_t reader) {
-        if (position_[reader] >= position) longest = std::max(longest, tail_[reader]);
-    });
+    const bool sends = sends_ == Sends::by_reader && device_[problem_.producer[t]] == d;
+    for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
+        const std::int32_t reader = problem_.consumer[c];
+        if (position_[reader] < position) continue;
+        const int target = device_[reader];
+        if (target == d)
+            longest = std::max(longest, tail_[reader]);
+        else if (sends && !is_booked(t * devices_ + target))
+            longest = std::max(longest, send_tail_[t * devices_ + target]);
+    }
     return longest;
 }
 
@@ -293,12 +440,14 @@ Ticks Decoder::over_frontier() const {
 /// Whether a longest path is known to be as long as before: it crosses the checkpoint over a tensor that did not
 /// change.
 bool Decoder::still_critical(std::int32_t checkpoint) const {
+    if (checkpoint > checkpoint_at(last_)) return false;  // not looked for
     const std::int64_t index = crossing_[checkpoint];
     if (index == unknown) return false;
     return std::none_of(at_log_.begin(), at_log_.end(), [&](const Undo& change) { return change.index == index; });
 }
 
 void Decoder::keep() {
+    if (sends_ == Sends::by_reader) forget_bookings();
     for (const std::int32_t v : placed_) settled_[v] = device_[v];
     const std::int32_t begin = run_begin_, end = run_end_;
     const bool changes = change_begin_ < change_end_;
@@ -308,9 +457,23 @@ void Decoder::keep() {
     const Ticks inside = now_longest_;
     if (end > first_) retreat(end, first_);
     tails_valid_ = first_;
+    if (end > last_) find_frontier();
     std::copy_n(head(checkpoint_at(last_)), width_, now_.begin());
     makespan_ = std::max({inside, over_resources(checkpoint_at(last_)), over_frontier()});
     certify();
+}
+
+/// Forgets what is not booked any more: by readers that leave a device, and to the device that a producer joins.
+void Decoder::forget_bookings() {
+    const auto forget = [&](std::int64_t index) {
+        if (booked_[index].position >= run_begin_ && booked_[index].pass != pass_)
+            booked_[index].position = operators_;
+    };
+    for (const std::int32_t v : placed_) {
+        for (const std::int32_t t : tables_.reads[v]) forget(t * devices_ + settled_[v]);
+        for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
+            forget(t * devices_ + device_[v]);
+    }
 }
 
 void Decoder::drop() {
@@ -324,6 +487,7 @@ void Decoder::drop() {
 void Decoder::undo() {
     for (auto entry = at_log_.rbegin(); entry != at_log_.rend(); ++entry) at_[entry->index] = entry->old;
     for (auto entry = finish_log_.rbegin(); entry != finish_log_.rend(); ++entry) finish_[entry->index] = entry->old;
+    for (auto entry = booked_log_.rbegin(); entry != booked_log_.rend(); ++entry) booked_[entry->index] = entry->old;
 }
 
 void Decoder::forget() {
@@ -331,11 +495,12 @@ void Decoder::forget() {
     arranged_.clear();
     at_log_.clear();
     finish_log_.clear();
+    booked_log_.clear();
 }
 
 // ---- The window ----
 
-/// Tensors that are produced before the end of the window and read behind it.
+/// Tensors that are produced before the end of the window and read or sent behind it.
 void Decoder::find_frontier() {
     frontier_.clear();
     if (last_ == operators_) return;
@@ -347,8 +512,13 @@ void Decoder::find_frontier() {
             for (std::int32_t c = view_.consumer_first[t]; c < view_.consumer_first[t + 1]; ++c) {
                 const std::int32_t reader = view_.consumer[c];
                 if (position_[reader] < last_) continue;
-                const int d = device_[reader];
-                beyond[d] = seen >> d & 1 ? std::max(beyond[d], tail_[reader]) : tail_[reader];
+                int d = device_[reader];
+                Ticks tail = tail_[reader];
+                if (sends_ == Sends::by_reader && d != device_[v] && booked_[t * devices_ + d].position >= last_) {
+                    tail = send_tail_[t * devices_ + d];
+                    d = device_[v];
+                }
+                beyond[d] = seen >> d & 1 ? std::max(beyond[d], tail) : tail;
                 seen |= std::uint64_t{1} << d;
             }
             for (; seen; seen &= seen - 1) {
@@ -372,19 +542,36 @@ void Decoder::certify() {
     for (const Frontier& tensor : frontier_)
         if (at_[tensor.index] + tensor.beyond == makespan_) crossing_[highest] = tensor.index;
     std::int32_t open = highest;  // checkpoints above it have been dealt with
-    for (auto entry = critical_.rbegin(); entry != critical_.rend(); ++entry) {
-        const std::int32_t v = *entry;
-        const Ticks begins = start(v);
-        for (const std::int32_t t : tables_.reads[v]) {
-            const std::int64_t index = t * devices_ + device_[v];
-            if (at_[index] != begins) continue;
-            // Checkpoints behind the producer and not behind v.
-            const std::int32_t top = std::min(open, position_[v] / step_);
-            const std::int32_t bottom = std::max(lowest, position_[problem_.producer[t]] / step_ + 1);
-            for (std::int32_t c = top; c >= bottom; --c) crossing_[c] = index;
-            open = std::min(open, bottom - 1);
+    for (auto entry = critical_.rbegin(); entry != critical_.rend(); ++entry) find_crossings(*entry, open);
+}
+
+/// Notes where a longest path to `v` crosses checkpoints over a tensor.
+void Decoder::find_crossings(std::int32_t v, std::int32_t& open) {
+    const Ticks begins = start(v);
+    const int d = device_[v];
+    for (const std::int32_t t : tables_.reads[v]) {
+        const std::int64_t index = t * devices_ + d;
+        if (at_[index] != begins) continue;
+        const std::int32_t p = problem_.producer[t], produced = position_[p];
+        const int source = device_[p];
+        if (sends_ == Sends::by_producer || source == d) {
+            cross(index, produced, position_[v], open);
+            continue;
         }
+        // Before it is sent the tensor waits where it was produced, and decides if the channel is free.
+        const std::int32_t sent = booked_[index].position;
+        cross(index, sent, position_[v], open);
+        const Link& way = view_.link(source, d);
+        if (finish_[p] + view_.wire(t, way) + way.latency == begins)
+            cross(t * devices_ + source, produced, sent, open);
     }
+}
+
+/// An entry of at_ is on a longest path at open checkpoints behind one position and not behind another.
+void Decoder::cross(std::int64_t index, std::int32_t behind, std::int32_t up_to, std::int32_t& open) {
+    const std::int32_t top = std::min(open, up_to / step_), bottom = std::max(first_ / step_, behind / step_ + 1);
+    for (std::int32_t c = top; c >= bottom; --c) crossing_[c] = index;
+    open = std::min(open, bottom - 1);
 }
 
 }  // namespace stead

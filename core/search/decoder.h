@@ -5,6 +5,8 @@
 // how long it takes from there to the end behind the last (the tail, by a pass backward; as for job shops, Taillard
 // 1994).
 // Only what lies between them is decoded again, and the makespan that results is exact.
+//
+// Which of the waiting tensors a channel sends first is part of the state; both ways of `Sends` are decoded.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 
 #include "base/problem.h"
 #include "base/rows.h"
+#include "search/sends.h"
 #include "sim/sending.h"
 
 namespace stead {
@@ -35,13 +38,14 @@ public:
     Decoder(const Problem& problem, const DecodeTables& tables);
 
     /// Takes over a state; opens the window of all positions. Placement and order have been checked.
-    void load(const std::uint8_t* placement, const std::int32_t* order);
+    void load(const std::uint8_t* placement, const std::int32_t* order, Sends sends);
     /// Restricts changes to positions before `last` and speeds up those from `first` on. Rounded to checkpoints.
     void open(std::int32_t first, std::int32_t last);
 
     std::int32_t first() const { return first_; }
     std::int32_t last() const { return last_; }
     Ticks makespan() const { return makespan_; }
+    Sends sends() const { return sends_; }
     const std::vector<std::uint8_t>& placement() const { return device_; }
     const std::vector<std::int32_t>& order() const { return order_; }
     int device(std::int32_t v) const { return device_[v]; }
@@ -73,9 +77,17 @@ private:
         std::int64_t index;
         Ticks old;
     };
-    struct Frontier {  // a tensor that is read behind the window
+    struct Frontier {  // a tensor that is read or sent behind the window
         std::int64_t index;
         Ticks beyond;  // from its arrival to the end
+    };
+    struct Booking {  // of a send by reader
+        std::int32_t position;  // of the reader; `operators_` where nothing is sent
+        std::uint32_t pass;     // in which it was decoded
+    };
+    struct UndoBooking {
+        std::int64_t index;
+        Booking old;
     };
 
     Ticks duration(std::int32_t v, int d) const { return view_.duration(v, d); }
@@ -83,16 +95,33 @@ private:
     Ticks* head(std::int32_t checkpoint) { return &heads_[checkpoint * width_]; }
     Ticks* tails(std::int32_t checkpoint) { return &tails_[checkpoint * width_]; }
 
-    template <bool kTrial>
-    bool run(std::int32_t begin, std::int32_t end, Ticks cut);
-    template <bool kTrial>
+    /// trial_behind: where old values do not hold, so that all counts as changed.
+    enum class Pass { settle, trial, trial_behind };
+
+    template <Pass kPass>
+    bool run(std::int32_t begin, std::int32_t end, Ticks cut) {
+        return sends_ == Sends::by_producer ? run_by_producer<kPass>(begin, end, cut)
+                                            : run_by_reader<kPass>(begin, end, cut);
+    }
+    template <Pass kPass>
+    bool run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut);
+    template <Pass kPass>
+    bool run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut);
+    bool try_changes(Ticks threshold);
+    template <Pass kPass>
     void note(std::vector<Ticks>& values, std::vector<Undo>& log, std::int64_t index, Ticks value);
     void advance(std::int32_t begin, std::int32_t end);
     void retreat(std::int32_t end, std::int32_t begin);
-    void retreat_one(std::int32_t v, Ticks* frontier);
+    void retreat_by_producer(std::int32_t v, Ticks* frontier);
+    void retreat_by_reader(std::int32_t v, Ticks* frontier);
+    Ticks tail_of_send(std::int32_t t, const Link& way, Ticks behind, Ticks* frontier) const;
     void find_range();
     void find_sends_changed(std::int32_t v);
     bool sends_differ(std::int32_t t) const;
+    void find_bookings_changed(std::int32_t v);
+    void begin_pass(std::int32_t position);
+    bool is_booked(std::int64_t index) const;
+    void forget_bookings();
     Ticks longest_behind(std::int32_t t, int d, std::int32_t position) const;
     Ticks over_resources(std::int32_t checkpoint);
     Ticks over_changed_tensors(std::int32_t position) const;
@@ -100,6 +129,8 @@ private:
     bool still_critical(std::int32_t checkpoint) const;
     void find_frontier();
     void certify();
+    void find_crossings(std::int32_t v, std::int32_t& open);
+    void cross(std::int64_t index, std::int32_t behind, std::int32_t up_to, std::int32_t& open);
     void undo();
     void forget();
 
@@ -117,6 +148,7 @@ private:
     std::vector<std::int32_t> position_;  // [operator]
     std::vector<Ticks> finish_;           // [operator]; valid before heads_valid_
     std::vector<Ticks> at_;               // [tensor, device]
+    Sends sends_ = Sends::by_producer;
     std::vector<Ticks> tail_;             // [operator]; valid from tails_valid_ on
     std::vector<Ticks> heads_;            // [checkpoint, device or channel]; when each is free
     std::vector<Ticks> tails_;            // [checkpoint, device or channel]; from its next use to the end
@@ -129,6 +161,12 @@ private:
     Ticks makespan_ = 0;
     std::int64_t decoded_ = 0;
 
+    // Sends by reader.
+    std::vector<Booking> booked_;   // [tensor, device]
+    std::vector<Ticks> send_tail_;  // [tensor, device]; from the begin of a send to the end, valid as tail_ is
+    std::uint32_t pass_ = 0;        // of decoding
+    std::int32_t pass_begin_ = 0;   // bookings before it hold
+
     // The window: what is critical, and where longest paths cross its checkpoints.
     std::vector<std::int32_t> critical_;
     std::vector<std::int64_t> crossing_;  // [checkpoint]; entry of at_ on a longest path, or unknown
@@ -140,6 +178,7 @@ private:
     std::int32_t change_begin_ = 0, change_end_ = 0;               // positions
     std::int32_t run_begin_ = 0, run_end_ = 0;                     // the same, rounded to checkpoints
     std::vector<Undo> at_log_, finish_log_;
+    std::vector<UndoBooking> booked_log_;
 };
 
 }  // namespace stead

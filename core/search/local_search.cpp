@@ -57,6 +57,10 @@ void check_start(const Problem& problem, std::span<const std::int32_t> unit_of, 
 
 void check_starts(const Problem& problem, std::span<const std::int32_t> unit_of, const SearchStarts& starts) {
     if (starts.rows < 1) fail("a search needs at least 1 start");
+    if (std::ssize(starts.sends) != starts.rows)
+        fail("start_sends needs ", starts.rows, " entries, got ", starts.sends.size());
+    for (const std::uint8_t sends : starts.sends)
+        if (sends > static_cast<std::uint8_t>(Sends::by_reader)) fail("start_sends must lie in 0..1, got ", +sends);
     OrderCheck check(problem);
     const std::int64_t n = problem.operators;
     for (std::int64_t s = 0; s < starts.rows; ++s) try {
@@ -136,7 +140,7 @@ public:
 
     void offer(const SearchState& state) {
         const auto same = [&](const SearchState& other) {
-            return other.ticks == state.ticks && other.devices == state.devices;
+            return other.ticks == state.ticks && other.sends == state.sends && other.devices == state.devices;
         };
         if (std::ranges::any_of(states_, same)) return;
         const auto place = std::ranges::find_if(
@@ -200,8 +204,8 @@ private:
 
     void start(std::int64_t i) {
         climbers_[i] = std::make_unique<Climber>(tables_, options_.seed, i);
-        const std::int64_t row = i % starts_.rows * operators_;
-        climbers_[i]->load(starts_.devices.data() + row, starts_.orders.data() + row);
+        const std::int64_t s = i % starts_.rows, row = s * operators_;
+        climbers_[i]->load(starts_.devices.data() + row, starts_.orders.data() + row, Sends{starts_.sends[s]});
     }
 
     void climb(std::int64_t item, int round, std::int64_t work, double share) {
@@ -215,12 +219,11 @@ private:
                               .stopped = [this] { return crew_.stopped(); }});
     }
 
-    /// The items that still run, best first; what they found goes to the pool.
+    /// The items that still run, best first.
     void rank() {
         std::ranges::stable_sort(alive_, [&](std::int64_t a, std::int64_t b) {
             return climbers_[a]->best().better_than(climbers_[b]->best());
         });
-        for (const std::int64_t i : alive_) pool_.offer(climbers_[i]->best());
     }
 
     /// The worse half is given up or, when only `streams` are left, goes on from the states of the better half.
@@ -232,7 +235,7 @@ private:
         }
         return crew_.run(count - better, [&](std::int64_t i) {
             const SearchState& state = climbers_[alive_[i]]->best();
-            climbers_[alive_[better + i]]->load(state.devices.data(), state.order.data());
+            climbers_[alive_[better + i]]->load(state.devices.data(), state.order.data(), state.sends);
         });
     }
 
@@ -241,6 +244,7 @@ private:
     }
 
     SearchResult result() {
+        for (const auto& climber : climbers_) pool_.offer(climber->best());  // one each, so that they differ
         result_.pool = pool_.take();
         result_.work = work();
         for (const auto& climber : climbers_) result_.moves += climber->moves();

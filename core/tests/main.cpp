@@ -8,6 +8,7 @@ void test_sim();
 void test_agreement();
 void test_bounds();
 void test_build();
+void test_decode();
 void test_search();
 void test_stages();
 
@@ -17,6 +18,7 @@ int main() {
     test_agreement();
     test_bounds();
     test_build();
+    test_decode();
     test_search();
     test_stages();
     std::printf(stead::failures == 0 ? "all tests passed\n" : "%d checks failed\n", stead::failures);

@@ -17,13 +17,14 @@ const Row together(5, 0);
 
 void a_local_search_parts_the_towers() {
     const Problem problem = two_towers().build();
-    const SearchStarts starts{.rows = 1, .devices = together, .orders = units};
-    for (const int threads : {1, 3}) {
-        const ResidentLimits limits{std::vector<std::int64_t>(5, 0), problem.memory_bytes};
-        const SearchOptions options{.budget = 20'000, .seconds = 600};
-        const SearchResult found = search(problem, units, starts, limits, options, {threads, {}});
-        CHECK(found.pool.front().ticks == ticks(7.5) && found.trail.back().ticks == ticks(7.5));
-    }
+    for (const int threads : {1, 3})
+        for (const Row& sends : {Row{0}, Row{1}}) {
+            const SearchStarts starts{.rows = 1, .devices = together, .orders = units, .sends = sends};
+            const ResidentLimits limits{std::vector<std::int64_t>(5, 0), problem.memory_bytes};
+            const SearchOptions options{.budget = 20'000, .seconds = 600};
+            const SearchResult found = search(problem, units, starts, limits, options, {threads, {}});
+            CHECK(found.pool.front().ticks == ticks(7.5) && found.trail.back().ticks == ticks(7.5));
+        }
 }
 
 void annealing_balances_the_towers() {

@@ -406,6 +406,12 @@ class SearchState:
         """Operators, topological."""
 
     @property
+    def sends(self) -> int:
+        """
+        Which tensor a channel sends first: 0 by producers, 1 by first readers.
+        """
+
+    @property
     def ticks(self) -> int: ...
 
 class SearchResult:
@@ -431,14 +437,19 @@ class SearchResult:
     def trail(self) -> list[TrailPoint]:
         """One point per round."""
 
-def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> SearchResult:
+def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, starts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_sends: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> SearchResult:
     """
     Local search under policy program_order. The same for any number of threads unless `seconds` run out or a signal handler raises something.
     """
 
-def decode_moves(problem: Problem, *, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], operators: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], cutoff_ticks: int = 9223372036854775807) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+def decode_moves(problem: Problem, *, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], operators: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], targets: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], by_reader: bool = False, first: int = 0, last: int = 2147483647, cutoff_ticks: int = 9223372036854775807) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
     """
-    [move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the cutoff is exceeded. Moves that are not kept are taken back.
+    [move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the cutoff is exceeded. Moves that are not kept are taken back. Channels send in the order of producers or of first readers; operators of moves stand before position `last`, and most of what is kept from `first` on.
+    """
+
+def list_sends(problem: Problem, *, placement: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+    """
+    The order with every transfer listed before the operator that needs it first, for program_order with sends.
     """
 
 class Balanced:

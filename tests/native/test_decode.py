@@ -16,6 +16,8 @@ from stead import _native
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.problem import Problem
+from stead.problem.in_ticks import Tables
+from stead.sim.spec.engine import program_order
 from stead.testing import two_towers
 from stead.workloads.synthetic import synthetic
 
@@ -33,21 +35,46 @@ def contended(contention: str, *, seed: int, devices: int = 3, operators: int = 
     return Problem(graph, cluster, Costs(graph, cluster, seconds))
 
 
+def listed(problem: Problem, devices: NDArray[np.uint8], order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The order with each transfer right before the operator that needs it first."""
+    graph, known, items = problem.graph, set(), []
+    reads: list[list[int]] = [[] for _ in range(len(graph))]
+    for t, reader in zip(graph.tensor_of_read.tolist(), graph.readers.tolist(), strict=True):
+        reads[reader].append(t)
+    for v in order.tolist():
+        for t in sorted(reads[v]):
+            sent = (t, int(devices[v]))
+            if devices[graph.tensor_producer[t]] != devices[v] and sent not in known:
+                known.add(sent)
+                items.append(len(graph) + t * len(problem.cluster) + sent[1])
+        items.append(v)
+    return np.array(items, dtype=np.int32)
+
+
 def simulated(
-    problem: Problem, rows: NDArray[np.uint8], order: NDArray[np.int32]
+    problem: Problem, rows: NDArray[np.uint8], order: NDArray[np.int32], by_reader: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """(ticks, status) under policy program_order."""
-    scores = _native.simulate_many(
-        problem.native, rows, policy="program_order", order=order, memory="off"
-    )
-    return scores.ticks, scores.status
+    scores = [
+        _native.simulate_many(
+            problem.native,
+            row[None, :],
+            policy="program_order",
+            order=listed(problem, row, order) if by_reader else order,
+            sends=by_reader,
+            memory="off",
+        )
+        for row in rows
+    ]
+    return np.concatenate([one.ticks for one in scores]), np.concatenate([one.status for one in scores])
 
 
+@pytest.mark.parametrize("by_reader", [False, True])
 @given(st.data())
-def test_decoding_is_simulating_in_program_order(data: Any) -> None:
+def test_decoding_is_simulating_in_program_order(by_reader: bool, data: Any) -> None:
     problem, devices = data.draw(placed_problems())
     order = data.draw(topological_orders(problem.graph))
-    ticks, status = simulated(problem, devices[None, :], order)
+    ticks, status = simulated(problem, devices[None, :], order, by_reader)
     assume(len(devices) and status[0] == 0)
     same = _native.decode_moves(
         problem.native,
@@ -56,12 +83,25 @@ def test_decoding_is_simulating_in_program_order(data: Any) -> None:
         operators=np.zeros(1, np.int32),
         targets=devices[:1],
         kept=np.zeros(1, np.uint8),
+        by_reader=by_reader,
     )
     assert same.tolist() == ticks.tolist()
+    items = listed(problem, devices, order) if by_reader else order
+    specified = program_order(Tables(problem), devices.tolist(), items.tolist(), sends=by_reader)
+    assert same.tolist() == [specified.makespan]
 
 
 @given(st.data())
-def test_a_small_change_is_judged_as_a_simulation_would(data: Any) -> None:
+def test_sends_are_listed_before_their_first_readers(data: Any) -> None:
+    problem, devices = data.draw(placed_problems())
+    order = data.draw(topological_orders(problem.graph))
+    items = _native.list_sends(problem.native, placement=devices, order=order)
+    assert items.tolist() == listed(problem, devices, order).tolist()
+
+
+@pytest.mark.parametrize("by_reader", [False, True])
+@given(st.data())
+def test_a_small_change_is_judged_as_a_simulation_would(by_reader: bool, data: Any) -> None:
     problem, devices = data.draw(placed_problems())
     order = data.draw(topological_orders(problem.graph))
     assume(len(devices) and simulated(problem, devices[None, :], order)[1][0] == 0)
@@ -76,23 +116,36 @@ def test_a_small_change_is_judged_as_a_simulation_would(data: Any) -> None:
         operators=np.array([v], np.int32),
         targets=moved[v : v + 1],
         kept=np.zeros(1, np.uint8),
+        by_reader=by_reader,
     )
-    assert judged.tolist() == simulated(problem, moved[None, :], order)[0].tolist()
+    assert judged.tolist() == simulated(problem, moved[None, :], order, by_reader)[0].tolist()
 
 
+@pytest.mark.parametrize("window", [(0, 90), (30, 60)])
+@pytest.mark.parametrize("by_reader", [False, True])
 @pytest.mark.parametrize("contention", CONTENTIONS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_changes_one_after_another_stay_exact(contention: str, seed: int) -> None:
+def test_changes_one_after_another_stay_exact(
+    contention: str, seed: int, by_reader: bool, window: tuple[int, int]
+) -> None:
     problem = contended(contention, seed=seed)
     rng = np.random.default_rng(seed)
     count, moves = len(problem.graph), 300
     order = random_order(problem.graph, seed)
     current = rng.integers(3, size=count).astype(np.uint8)
-    operators = rng.integers(count, size=moves).astype(np.int32)
+    operators = order[rng.integers(*window, size=moves)]
     targets = rng.integers(3, size=moves).astype(np.uint8)
     kept = (rng.random(moves) < 0.3).astype(np.uint8)
     judged = _native.decode_moves(
-        problem.native, placement=current, order=order, operators=operators, targets=targets, kept=kept
+        problem.native,
+        placement=current,
+        order=order,
+        operators=operators,
+        targets=targets,
+        kept=kept,
+        by_reader=by_reader,
+        first=window[0],
+        last=window[1],
     )
     rows = []
     for v, target, keep in zip(operators, targets, kept, strict=True):
@@ -100,7 +153,7 @@ def test_changes_one_after_another_stay_exact(contention: str, seed: int) -> Non
         row[v] = target
         rows.append(row)
         current = row if keep else current
-    assert judged.tolist() == simulated(problem, np.array(rows), order)[0].tolist()
+    assert judged.tolist() == simulated(problem, np.array(rows), order, by_reader)[0].tolist()
 
 
 def test_two_towers_by_hand() -> None:
@@ -129,6 +182,7 @@ def test_two_towers_by_hand() -> None:
         ({"operators": np.array([-1], np.int32)}, "no operator -1"),
         ({"targets": np.array([2], np.uint8)}, "no device 2"),
         ({"kept": np.zeros(2, np.uint8)}, "same length"),
+        ({"first": 3, "last": 3}, "0 <= first < last"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:

@@ -42,11 +42,33 @@ def starts_of(problem: Problem, count: int = 3) -> dict[str, Any]:
     return {"unit_of": problem.units, "starts": rows[:count], "start_orders": orders[:count]}
 
 
+def by_reader(count: int = 3) -> dict[str, Any]:
+    """Starts of which the second sends by producer and the others by reader."""
+    return {"start_sends": np.array([1, 0, 1], np.uint8)[:count]}
+
+
 def simulated(problem: Problem, rows: NDArray[np.uint8], orders: NDArray[np.int32]) -> list[int]:
     """Ticks under policy program_order."""
     ticks: list[int] = _native.simulate_many(
         problem.native, rows, policy="program_order", order=orders, memory="off"
     ).ticks.tolist()
+    return ticks
+
+
+def simulated_with_sends(problem: Problem, states: list[_native.SearchState]) -> list[int]:
+    """Ticks of states under policy program_order, with transfers listed where they go by reader."""
+    ticks: list[int] = []
+    for state in states:
+        listed = _native.list_sends(problem.native, placement=state.devices, order=state.order)
+        scores = _native.simulate_many(
+            problem.native,
+            state.devices[None, :],
+            policy="program_order",
+            order=listed if state.sends else state.order,
+            sends=bool(state.sends),
+            memory="off",
+        )
+        ticks += scores.ticks.tolist()
     return ticks
 
 
@@ -76,12 +98,24 @@ def test_values_are_those_of_the_simulator_and_better_than_any_start(contention:
     assert (np.diff([point.ticks for point in found.trail]) <= 0).all()
 
 
+@pytest.mark.parametrize("operators", [120, 7000])
+def test_values_are_those_of_the_simulator_whatever_the_order_of_sends(operators: int) -> None:
+    problem = problem_of(operators, family="lstm-grid")
+    budget = 2500 * operators if operators < 1000 else 1000 * operators
+    found = _native.search(
+        problem.native, **starts_of(problem), **by_reader(), budget=budget, seconds=600.0, threads=1
+    )
+    assert [state.ticks for state in found.pool] == simulated_with_sends(problem, found.pool)
+    assert {state.sends for state in found.pool} <= {0, 1}
+
+
+@pytest.mark.parametrize("sends", [{}, by_reader()])
 @pytest.mark.parametrize(("operators", "budget"), [(150, 400_000), (7000, 3_000_000)])
-def test_threads_do_not_change_the_answer(operators: int, budget: int) -> None:
+def test_threads_do_not_change_the_answer(operators: int, budget: int, sends: dict[str, Any]) -> None:
     problem = problem_of(operators)
     one, two = (
         _native.search(
-            problem.native, **starts_of(problem), budget=budget, seconds=600.0, seed=5, threads=threads
+            problem.native, **starts_of(problem), **sends, budget=budget, seconds=600.0, seed=5, threads=threads
         )
         for threads in (1, 2)
     )
@@ -189,6 +223,8 @@ def test_a_start_without_room_is_repaired_first() -> None:
         ({"seconds": -1.0}, "seconds must be at least 0"),
         ({"seconds": np.nan}, "seconds must be at least 0"),
         ({"threads": -1}, "threads must be 0"),
+        ({"start_sends": np.zeros(2, np.uint8)}, "start_sends needs 1 entries"),
+        ({"start_sends": np.full(1, 2, np.uint8)}, "start_sends must lie in 0..1"),
         ({"streams": 0}, "streams must lie in"),
         ({"rounds": 0}, "rounds must lie in"),
         ({"pool": 0}, "pool must lie in"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,12 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import GraphBuilder
-from stead.problem import Constraints, Latency, PlacetoDispatch, Problem, Throughput
+from stead.problem import Constraints, Latency, Placement, PlacetoDispatch, Problem, Throughput
 from stead.sim import simulate
 from stead.solvers import Budget, Solver, solver
-from stead.solvers.search.search import ScheduleSearch, long_lived_bytes
+from stead.solvers.build.schedules import Schedule
+from stead.solvers.rules.settle import started
+from stead.solvers.search.search import ScheduleSearch, long_lived_bytes, schedule_of
 from stead.testing import chain3, diamond, two_towers
 from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
@@ -34,6 +38,55 @@ def lstm(operators: int = 300, *, memory_bytes: int = 2**40, objective: Latency 
     )
     seconds = np.random.default_rng(0).uniform(5e-5, 1.5e-4, size=(len(graph), 1)).repeat(3, axis=1)
     return Problem(graph, cluster, Costs(graph, cluster, seconds), objective=objective)
+
+
+def urgent() -> Problem:
+    """`source` (1 s) on d0 sends 8 bytes to `late` (1 s) and 1 byte to `soon` (9 s), both on d1, at 1 byte/s.
+
+    By producer: the small tensor waits for the large one and is there at 1 + 8 + 1 = 10; 10 + 9 + 1 = 20, or 19 with
+    `late` before `soon`. By reader: it is there at 2, `soon` ends at 11, the large one came at 10, `late` ends at 12.
+    """
+    build = GraphBuilder()
+    source = build.operator("source")
+    large, small = build.tensor(source, size_bytes=8), build.tensor(source, size_bytes=1)
+    build.operator("soon", reads=(small,))
+    build.operator("late", reads=(large,))
+    graph = build.build()
+    cluster = Cluster((Device("d0"), Device("d1")), link_all(["d0", "d1"], bytes_per_second=1.0))
+    seconds = np.array([1.0, 9.0, 1.0])[:, None].repeat(2, axis=1)
+    pins = Constraints(pin=(("source", "d0"), ("soon", "d1"), ("late", "d1")))
+    return Problem(graph, cluster, Costs(graph, cluster, seconds), constraints=pins)
+
+
+@pytest.mark.parametrize("name", ["search", "auto"])
+def test_what_is_read_first_is_sent_first_and_the_answer_says_so(name: str) -> None:
+    options = {"exact": False, "exhaustive_below": 0} if name == "auto" else {}
+    found = solver(name, **options).solve(urgent(), Budget(evaluations=30_000))
+    assert found.objective_seconds == 12.0
+    assert simulate(urgent(), found.placement).objective_seconds == 12.0
+
+
+def test_an_order_of_sends_by_reader_is_listed_in_the_answer() -> None:
+    problem = lstm(operators=200)
+    slow = Cluster(
+        problem.cluster.devices, link_all(problem.cluster.names, bytes_per_second=2e8, latency_seconds=5e-6)
+    )
+    problem = Problem(problem.graph, slow, Costs(problem.graph, slow, problem.costs.seconds))
+    search = started(ScheduleSearch(effort=20_000), problem, Budget(evaluations=30_000), 0)
+    start = Schedule(np.arange(len(problem.graph), dtype=np.uint8) % 3, np.arange(len(problem.graph), dtype=np.int32))
+    left = ScheduleSearch(effort=2_000).improve(search, [replace(start, by_reader=True)], settled=True)
+    assert all(schedule.by_reader for schedule in left)
+    order = left[0].program(problem)
+    assert order.sends
+    assert simulate(problem, Placement(problem, left[0].devices, order)).objective_seconds == search.best_seconds
+
+
+def test_a_start_that_lists_transfers_goes_on_by_reader() -> None:
+    problem = urgent()
+    order = Schedule(np.array([0, 1, 1], np.uint8), np.arange(3, dtype=np.int32), by_reader=True).program(problem)
+    schedule = schedule_of(Placement(problem, [0, 1, 1], order), "test")
+    assert schedule.by_reader
+    assert schedule.order.tolist() == [0, 1, 2]
 
 
 def test_it_finds_the_best_of_the_tiny_problems() -> None:

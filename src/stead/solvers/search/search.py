@@ -26,6 +26,7 @@ LEAST_SECONDS = 10.0  # that are not cut into slices unless memory may be short
 MOST_SLICES = 8  # of a budget in evaluations; what is left then is one
 SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
 UNLIMITED = 2**61  # work; then the clock shares out the time
+LEAST_EFFORT = 1200  # evaluations per start with which it is worth trying both orders of sends
 MOST_SHARE = 0.3  # of the time that is left, for one start
 POOL = 6
 ROUNDS, FEW_ROUNDS = 8, 3
@@ -96,18 +97,25 @@ class ScheduleSearch:
         if search.best is None:
             yield from misfits
 
-    def improve(self, search: Search, pool: list[Schedule], *, part: int = 0) -> list[Schedule]:
+    def improve(
+        self, search: Search, pool: list[Schedule], *, part: int = 0, settled: bool = False
+    ) -> list[Schedule]:
         """Run slices of the native search, each from what the one before left; what the last one left, best first.
 
-        `part` changes what is drawn.
+        `part` changes what is drawn. Every start is tried with sends by producer and by reader, unless there is too
+        little time for that or the pool has been `settled` by a search before.
         """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
             return pool
+        enough = self._evaluations_left(search) >= 2 * LEAST_EFFORT * len(pool)
+        if enough and not settled and takes_orders(search.problem):
+            pool = in_both_ways(pool)
+        fits_so_far = True
         room = _Room.of_weights(search.problem)
         most = search.evaluations + self.effort
         turn = 0
         while not search.done:
-            evaluations, seconds = self._slice(search, most, last=turn >= MOST_SLICES)
+            evaluations, seconds = self._slice(search, most, turn, fits_so_far)
             if evaluations < 1 or seconds <= 0:
                 break
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
@@ -115,18 +123,29 @@ class ScheduleSearch:
             search.evaluations += min(
                 evaluations, result.work // len(search.problem.graph)
             )  # the last move may exceed it
-            found = [Schedule(state.devices, state.order, "search") for state in result.pool]
+            found = [Schedule(state.devices, state.order, "search", state.sends == 1) for state in result.pool]
             fits = [_offer(search, schedule) for schedule in found]
-            if not fits[0]:
+            fits_so_far = fits[0]
+            if not fits_so_far:
                 room = room.tighter(search.problem, found[0])
             pool = [schedule for schedule, fit in zip(found, fits, strict=True) if fit] or pool
             turn += 1
             reraise(result.raised)
         return pool
 
-    def _slice(self, search: Search, most: int, *, last: bool) -> tuple[int, float]:
-        """(evaluations, seconds) until the next look at the incumbent; enough are left to score what is found."""
-        count, whole = len(search.problem.graph), _memory_is_ample(search.problem)
+    def _evaluations_left(self, search: Search) -> float:
+        """About as many as the budget or `effort` allow."""
+        counted = search.remaining_evaluations
+        pace = WORK_PER_SECOND / len(search.problem.graph)
+        return min(self.effort, search.spare_seconds * pace, math.inf if counted is None else counted)
+
+    def _slice(self, search: Search, most: int, turn: int, fits: bool) -> tuple[int, float]:
+        """(evaluations, seconds) until the next look at the incumbent; enough are left to score what is found.
+
+        Where memory may be short the first slice tells whether it is; if not, the others are as long as elsewhere.
+        """
+        last = turn >= MOST_SLICES
+        count, whole = len(search.problem.graph), (turn > 0 and fits) or _memory_is_ample(search.problem)
         limit = max(0, most - search.evaluations)
         if search.remaining_evaluations is not None:
             limit = min(limit, search.remaining_evaluations)
@@ -151,6 +170,7 @@ class ScheduleSearch:
             problem.units,
             starts=np.stack([schedule.devices for schedule in pool]),
             start_orders=np.stack([schedule.order for schedule in pool]),
+            start_sends=np.array([schedule.by_reader for schedule in pool], dtype=np.uint8),
             budget=UNLIMITED if late else work,
             seconds=seconds,
             seed=drawn,
@@ -180,7 +200,7 @@ class _Room:
 
     def tighter(self, problem: Problem, schedule: Schedule) -> _Room:
         """Count long-lived outputs too, and leave free what a schedule that does not fit needs beyond them."""
-        order = ProgramOrder(schedule.order) if takes_orders(problem) else None
+        order = schedule.program(problem) if takes_orders(problem) else None
         scores = simulate_many(problem, schedule.devices[None, :], policy=order, memory="peak")
         held = long_lived_bytes(problem)
         kept = np.bincount(schedule.devices, weights=held, minlength=len(problem.cluster))
@@ -218,7 +238,13 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
     if isinstance(order, ProgramOrder) and not order.sends and order.order is not None:
         return Schedule(placement.devices, order.order, name)
     trace = simulate(placement.problem, placement, memory="off")
-    return Schedule(placement.devices, np.asarray(trace.order, dtype=np.int32), name)
+    listed = isinstance(order, ProgramOrder) and order.sends
+    return Schedule(placement.devices, np.asarray(trace.order, dtype=np.int32), name, listed)
+
+
+def in_both_ways(pool: list[Schedule]) -> list[Schedule]:
+    """Each schedule as it is and with channels that send in the other order."""
+    return [replace(one, by_reader=way) for one in pool for way in (one.by_reader, not one.by_reader)]
 
 
 def _misfit(problem: Problem, error: Infeasible, name: str) -> list[Schedule]:
@@ -236,5 +262,5 @@ def _offer(search: Search, schedule: Schedule) -> bool:
     offer_schedule(search, schedule)
     if search.best_seconds < before:
         return True
-    order = ProgramOrder(schedule.order) if takes_orders(search.problem) else None
+    order = schedule.program(search.problem) if takes_orders(search.problem) else None
     return bool(simulate_many(search.problem, schedule.devices[None, :], policy=order).feasible[0])
