@@ -1,8 +1,8 @@
 """Problems for the judge: tiny, hostile, drawn from a seed.
 
 Few different values, so that ties are common; memory that is just enough for one run of one placement, or one byte
-less; pins, forbids, colocation, backward and update operators, weights with several users, tensors of no bytes, kept
-tensors, missing links, host routing, every kind of contention.
+less; pins, forbids, colocation, backward and update operators, weights with several users, updated weights on their
+way to readers elsewhere, tensors of no bytes, kept tensors, missing links, host routing, every kind of contention.
 """
 
 from __future__ import annotations
@@ -181,6 +181,10 @@ def _graph(draw: random.Random, modules: Sequence[str], *, training: bool) -> Gr
     for w in range(draw.randint(0, 3)):
         users = draw.sample(operators, min(count, draw.choice((1, 1, 2, 3))))
         build.weight(f"w{w}", size_bytes=draw.choice(BYTES), users=users)
+    if training and count > 1 and draw.random() < 0.7:
+        last = operators[-1] if phases[-1] == 2 else draw.choice(operators)
+        readers = draw.sample(operators[:-1], min(count - 1, draw.choice((1, 1, 2))))
+        build.weight("trained", size_bytes=draw.choice(BYTES), users=[*readers, last])
     return build.build()
 
 

@@ -17,14 +17,14 @@ import pytest
 from brute import TooMany, Truth, every_placement, every_run, truth
 from plans import questions, wrong_from_starts, wrong_plan
 from problems import at_the_byte, drawn
-from verdicts import candidates, wrong_bounds, wrong_claims
+from verdicts import Candidate, candidates, wrong_bounds, wrong_claims
 
 from stead.errors import Infeasible
 from stead.problem import Latency, Placement, ProgramOrder
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate
 from stead.sim.spec.engine import fifo, program_order
-from stead.solvers.registry import REGISTRY
+from stead.solvers.registry import REGISTRY, solver
 from stead.solvers.whole_blocks import whole_blocks
 from stead.testing import tiny_problem
 
@@ -86,6 +86,26 @@ def test_no_plan_claims_what_is_not_so(part):
     found = [
         text for one in judged(part, problems=PROBLEMS, blocks=True) for text in complaints_about_plans(*one)
     ]
+    assert not found, "\n".join(found)
+
+
+SERIES = tuple(
+    Candidate("series", options)
+    for options in ((), (("max_configurations", 4),), (("max_configurations", 16), ("tries", 3)))
+)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_series_claims_nothing_that_is_not_so(part):
+    """Every problem that it takes, whole and with blocks taken apart; a quarter of STEAD_FUZZ in each part."""
+    wanted, seed, found = (FUZZ or 80) // 4, 2 * FIRST_SEED + part * 1_000_000, []
+    while wanted:
+        seed += 1
+        known = hostile(seed)
+        if known is not None and solver("series").unsupported(known.problem) is None:
+            wanted -= 1
+            said = [(one, text) for one in SERIES for text in wrong_claims(one, known.problem, known, seed % 7)]
+            found += [f"seed {seed}, {known.problem}, {one}: {text}" for one, text in said]
     assert not found, "\n".join(found)
 
 

@@ -41,6 +41,8 @@ PROVING = (
     Candidate("exhaustive"),
     Candidate("exhaustive", evaluations=20),
     Candidate("auto", evaluations=400),
+    Candidate("series"),
+    Candidate("series", (("max_configurations", 4),)),
     Candidate("mincut"),
     Candidate("mincut", (("engine", "cp-sat"),)),
     Candidate("mincut", (("max_variables", 1),)),

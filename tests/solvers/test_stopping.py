@@ -65,11 +65,11 @@ def test_no_other_pairs_of_solver_and_goal_are_left_out_here() -> None:
     refused = {goal: {name for name in NAMES if refusal(name, goal) is not None} for goal in OBJECTIVES}
     for some in refused.values():
         some.remove("exhaustive")  # 3^32 placements of this problem are too many for it
-    pipelines = CALLS | {"latency-cp", "mincut", "search"}
+    pipelines = CALLS | {"latency-cp", "mincut", "search", "series"}
     assert refused == {
         "latency": PIPELINES | CALLS | {"mincut"},
-        "sequential": PIPELINES | CALLS | {"latency-cp", "search"},
-        "offload": PIPELINES | {"latency-cp", "mincut", "search"},
+        "sequential": PIPELINES | CALLS | {"latency-cp", "search", "series"},
+        "offload": PIPELINES | {"latency-cp", "mincut", "search", "series"},
         "throughput": pipelines,
         "gpipe": pipelines | PIPELINES,
         "1f1b": pipelines | PIPELINES,

@@ -301,20 +301,24 @@ class _Run:
 
     def levels(self, row: Row) -> None:
         """Search coarser graphs, in a round within what that may take."""
-        share, effort = self._tuning.coarse_share, self._auto.effort << self._part
+        tuning, effort = self._tuning, self._auto.effort << self._part
+        timed = not self.search.counts and math.isfinite(self.search.spare_seconds)
+        ample = timed and self._evaluations_left() >= tuning.ample
+        share = tuning.ample_coarse_share if ample else tuning.coarse_share
         with self._within_round() if row.each_round else nullcontext():
             self._coarse = descend(self.search, self._ladder, share=share, effort=effort // 2, part=self._part)
 
     def search_orders(self, row: Row) -> None:
         """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
-        search, effort, part = self.search, self._auto.effort << self._part, self._part
+        search, effort, part = self.search, self._effort(), self._part
         if not part:
             ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
             placements = list(dict.fromkeys(solution.placement for solution in ranked))[: self._tuning.pool]
             self._starts = [schedule_of(placement, "auto") for placement in placements]
         with self._within_round():
-            pool = self._best if part % 2 else _in_turn(self._coarse, self._starts)[: self._most_starts(effort)]
-            better = ScheduleSearch(effort=effort).improve(search, pool, part=part)
+            again = bool(part % 2)
+            pool = self._best if again else _in_turn(self._coarse, self._starts)[: self._most_starts(effort)]
+            better = ScheduleSearch(effort=effort).improve(search, pool, part=part, settled=again)
         self._best = [*better, *self._best][: self._tuning.pool]
         self._stalled = self._has_stalled()
 
@@ -355,7 +359,21 @@ class _Run:
         """How long a round of search may take: to the end if the next, of twice the effort, could not end before."""
         spare = self.search.spare_seconds
         seconds = (self._auto.effort << self._part) * len(self.search.problem.graph) / WORK_PER_SECOND
-        return math.inf if spare == math.inf or spare < 3 * seconds else 2 * seconds
+        return math.inf if spare == math.inf or self._is_last() else 2 * seconds
+
+    def _is_last(self) -> bool:
+        """Whether what is left is better spent in one long round than in several."""
+        return self._evaluations_left() < self._tuning.one_round * (self._auto.effort << self._part)
+
+    def _evaluations_left(self) -> float:
+        """As many as the budget counts, or about as many as there is time for."""
+        counted, pace = self.search.remaining_evaluations, WORK_PER_SECOND / len(self.search.problem.graph)
+        return self.search.spare_seconds * pace if counted is None else counted
+
+    def _effort(self) -> int:
+        """Evaluations of this round of search."""
+        effort = self._auto.effort << self._part
+        return effort * math.ceil(self._tuning.one_round) if self._is_last() else effort
 
     def _most_starts(self, effort: int) -> int:
         """As many as the time that is left suffices for."""

@@ -29,12 +29,15 @@ class Tuning:
     start_share: float = 0.3  # for the solver that one asks to begin with: search is to go on from it
     construction_share: float = 0.35  # for all constructions: some take long on some graphs
     coarse_share: float = 0.5  # for search on coarser graphs, as finer ones profit from it
+    ample_coarse_share: float = 0.15  # the same where `ample` evaluations are left: there single moves get as far
+    ample: int = 100_000
     first_share: float = 0.75  # for annealing before anything is to be proved: most proofs need a good incumbent
     program_seconds: float = 20.0  # for an integer program: what it has not proved by then it seldom does
     least_redividing: float = 4.0  # seconds for dividing anew, whatever the round before it took: less settles nothing
     # How search begins, goes on and ends.
     pool: int = 10  # placements that search begins with; a good end may begin at a poor one
     least_effort: int = 800  # evaluations for each of them: with fewer none gets far
+    one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
     vain_rounds: int = 3  # in a row, after which search ends: each has twice the effort of the one before
@@ -98,7 +101,7 @@ def provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     if runs_in_turn(problem):
         return (Step("mincut", 0.5),)
     small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
-    return (Step("latency-cp", 0.5),) if small else ()
+    return (Step("series", 0.3), *((Step("latency-cp", 0.5),) if small else ()))
 
 
 def late_provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class _DeviceMap(ABC):
 
     def wish(self, problem: Problem) -> Wish:
         """Every operator on the device of its module; an error when modules are left over for the disk."""
-        tree = _ModuleTree(problem.graph)
+        tree = _tree_of(problem.graph)
         gpus, cpu = accelerators(problem.cluster), hosts(problem.cluster)[:1]
         usable = [device.usable_bytes for device in problem.cluster]
         caps = [*self._caps(tree, [usable[d] for d in gpus]), *(usable[d] for d in cpu)]
@@ -214,6 +215,16 @@ class _ModuleTree:
             if len(group) > 1:
                 for m in group:
                     self.modules[m].ties.append(group)
+
+
+_TREES: WeakKeyDictionary[Graph, _ModuleTree] = WeakKeyDictionary()
+
+
+def _tree_of(graph: Graph) -> _ModuleTree:
+    """The tree of a graph, made once for all rules; nobody changes it."""
+    if graph not in _TREES:
+        _TREES[graph] = _ModuleTree(graph)
+    return _TREES[graph]
 
 
 class _Walk:
