@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,9 +22,23 @@ def devices(
     description: Annotated[
         str | None, typer.Argument(metavar="[D]", help='A description such as "3090,3060", auto, or a file.')
     ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time the cores of this machine and the links between them.")
+    ] = False,
+    on: options.On = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE.toml", help="Of --measure: write them as a device file."),
+    ] = None,
     json: options.Json = False,
 ) -> int:
-    """List the devices stead knows, or show how a description is understood."""
+    """List the devices stead knows, or show how a description is understood, or measure this machine."""
+    if measure:
+        return _measured(description, on, output, json)
+    if on is not None or output is not None:
+        from stead.errors import BadInput
+
+        raise BadInput("--on and -o belong to --measure")
     if description is None:
         _catalogue(json)
     else:
@@ -73,6 +88,42 @@ def _catalogue(json: bool) -> None:
     ]
     columns = [Column("device", least=28), Column("kind"), *_figures("memory", known)]
     show("\n".join(table([*columns, Column("also called", least=16, whole=True)], rows, look(), indent="")))
+
+
+def _measured(description: str | None, on: str | None, output: Path | None, json: bool) -> int:
+    """Time this machine and write a device file of it."""
+    import sys
+
+    from stead.cli.output import print_json
+    from stead.cli.progress import Progress
+    from stead.cli.streams import look, print_lines, show
+    from stead.cluster.device_file import write_cluster
+    from stead.errors import BadInput
+    from stead.report.text import line
+    from stead.run.machine_rates import measure_machine, rates_text
+    from stead.run.session import THIS_MACHINE, workers_on
+
+    if description is not None:
+        raise BadInput(f"--measure times this machine, not {description!r}; name its cores with --on")
+    workers = workers_on(on or THIS_MACHINE)
+    with Progress() as progress:
+        machine = measure_machine(workers, on_step=progress.doing)
+    if output is not None:
+        write_cluster(machine.cluster, output)
+    if json:
+        print_json({
+            **machine.cluster.as_dict(), "timing_mode": machine.timing_mode, "aggregate": machine.aggregate,
+            "warnings": list(machine.not_independent), "written": None if output is None else str(output),
+        })  # fmt: skip
+    else:
+        show("\n".join(rates_text(machine, look())))
+        together = ", ".join(f"{what} {times:.2f}x of one" for what, times in machine.aggregate.items())
+        print_lines([line("together", f"{together}; timing {machine.timing_mode}")])
+        if output is not None:
+            print_lines([line("wrote", f"{output}    next: stead place MODEL --devices {output}")])
+    for said in machine.not_independent:
+        print(f"stead: warning: {said}", file=sys.stderr)
+    return 0
 
 
 def _ordered(given: Iterable[Mapping[str, float]]) -> list[str]:

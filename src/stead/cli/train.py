@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,7 @@ from stead.printing.table import Column, in_seconds, table
 
 if TYPE_CHECKING:
     from stead.problem import Problem
+    from stead.run.measured_reward import MeasuredReward
 
 INTERRUPTED = 130
 INTERVAL_SECONDS = 2.0  # between progress lines
@@ -46,6 +49,15 @@ def train(
     ray: Annotated[
         bool, typer.Option("--ray", help="Take actors of Ray as processes, of the cluster at RAY_ADDRESS if set.")
     ] = False,
+    reward: Annotated[
+        str,
+        typer.Option(
+            metavar="simulated|measured|mixed",
+            help="What placements earn: simulated time, time on this machine, or of every tenth batch the latter.",
+        ),
+    ] = "simulated",
+    on: options.On = None,
+    executor: options.ExecutorName = "auto",
     json: options.Json = False,
 ) -> int:
     """Train a policy on graphs; the same seed gives the same policy, also after a kill and --resume."""
@@ -65,10 +77,17 @@ def train(
     runs = import_module("stead.learn.ground.training_run")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.ground.solver").train_policy
     run = runs.Run(output, updates, resume, every)
-    problems = [_problem(model, devices, objective or "latency", execution) for model in graphs]
     progress = _Progress(runs.progress_line)
+    goal = (objective or "latency", execution)
+    measured: dict[str, Any] = {}
     try:
-        learner = train_policy(chosen, problems, graphs, run, seed=seed, processes=processes, ray=ray, report=progress)
+        with _measuring(reward, graphs, devices, goal, on, executor, processes > 1 or ray, run, seed) as source:
+            problems = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
+            learner = train_policy(
+                chosen, problems, graphs, run, seed=seed, processes=processes, ray=ray, report=progress, evaluate=source
+            )
+            if source is not None:
+                measured = _confirmed(learner.tasks[0], source)
     except KeyboardInterrupt:
         print(f"stead: interrupted; go on with --resume -o {output}", file=sys.stderr)
         return INTERRUPTED
@@ -80,9 +99,12 @@ def train(
         for task in learner.tasks
     ]  # fmt: skip
     if json:
-        print_json({"policy": str(output), "updates": learner.version, "seed": seed, "graphs": found})
+        also = {"measured": measured} if measured else {}
+        print_json({"policy": str(output), "updates": learner.version, "seed": seed, "graphs": found, **also})
         return 0
     show("\n".join(_table(found, look())))
+    if measured:
+        print_lines([line("measured", _told(measured))])
     print_lines([line("wrote", f"{output}    next: stead place MODEL --solver {policy} --policy {output}")])
     return 0
 
@@ -93,6 +115,66 @@ def _problem(model: str, devices: str | None, objective: str, execution: str) ->
 
     goal = objective_from(objective, execution=execution)
     return load(model, devices).problem(goal)
+
+
+@contextmanager
+def _measuring(
+    reward: str,
+    graphs: list[str],
+    devices: str | None,
+    goal: tuple[str, str],
+    on: str | None,
+    executor: str,
+    shared: bool,
+    run: Any,
+    seed: int,
+) -> Iterator[MeasuredReward | None]:
+    """What measures placements of the one model on workers of this machine; None where the simulator is enough."""
+    from stead.errors import BadInput, did_you_mean
+    from stead.problem import objective_from
+    from stead.run.measured_reward import REWARDS, MeasuredReward
+
+    if reward not in REWARDS:
+        raise BadInput(f"--reward is one of {', '.join(REWARDS)}, got {reward!r}{did_you_mean(reward, REWARDS)}")
+    if reward == "simulated":
+        if on is not None:
+            raise BadInput("--on names who measures; add --reward measured or mixed, or leave it out")
+        yield None
+        return
+    if len(graphs) != 1:
+        raise BadInput(f"measured rewards are those of one model, got {len(graphs)}; give one --graphs")
+    if shared:
+        raise BadInput("other processes would disturb what is measured; leave out --processes and --ray")
+    from stead.run.believed import believed_problem
+    from stead.run.session import opened, workers_on
+
+    kept = run.beside(".measured.jsonl")
+    if not run.resume:
+        kept.unlink(missing_ok=True)
+    with opened(graphs[0], workers_on(on or "this-machine"), executor=executor) as running:
+        problem = believed_problem(running, objective_from(goal[0], execution=goal[1]), devices=devices)
+        yield MeasuredReward(running, problem, kind=reward, seed=seed, kept=kept)
+
+
+def _confirmed(task: Any, reward: MeasuredReward) -> dict[str, Any]:
+    """The best placement, measured once more, and all that was run for it."""
+    trials = reward.trials
+    again = reward.confirm(task.scorer.placement(task.scorer.best)) if task.scorer.best is not None else None
+    return {
+        "reward": reward.kind, "best_seconds": None if again is None else again.seconds, "measurements": trials.count,
+        "lost": trials.lost, "known": trials.hits, "simulated": reward.simulated, "drift": trials.drift,
+        "noise": trials.noise, "scale": reward.scale,
+    }  # fmt: skip
+
+
+def _told(measured: dict[str, Any]) -> str:
+    from stead.cluster.quantities import format_seconds
+
+    best = measured["best_seconds"]
+    again = "nothing that runs" if best is None else f"{format_seconds(best)} when the best was run once more"
+    return (
+        f"{again}; {measured['measurements']} measurements, {measured['lost']} lost, {measured['known']} known already"
+    )
 
 
 def _table(found: list[dict[str, Any]], shape: Look) -> list[str]:

@@ -27,6 +27,7 @@
 
 Without any [[link]] all devices are linked as named ones are; `link = []` says that there are none.
 "unlimited" stands for a memory or a bandwidth without bounds.
+A file of `stead profile` is a cluster file, too: it brings the devices and links that were measured.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from stead.files import read_text, write_text
 from stead.printing.wording import one_line
 
 MAX_FILE_BYTES = 16 * 2**20
+PROFILE_FORMAT = "stead.profile"  # a profile of a machine describes its devices as a cluster file does
 
 _LONGEST_LINE = 16_384
 _MOST_DOTS = 1_000  # the TOML reader takes quadratic time on a long dotted key
@@ -131,7 +133,12 @@ def _from_json(text: str, where: str, reserve: Reserve | None = None) -> Describ
             text, object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_short_int
         )
 
-    return cluster_from_data(_parsed(load, text, where, "JSON"), where, reserve)
+    data = _parsed(load, text, where, "JSON")
+    if isinstance(data, dict) and data.get("format") == PROFILE_FORMAT:
+        if "machine" not in data:
+            raise BadCluster(f"{where}: a profile of one device without its machine; name the devices directly")
+        data, where = data["machine"], f"{where}: machine"
+    return cluster_from_data(data, where, reserve)
 
 
 def _parsed(load: Callable[[], object], text: str, where: str, language: str) -> object:

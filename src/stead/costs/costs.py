@@ -75,7 +75,7 @@ class Costs:
                 f"operator {name!r} ({kind or 'no kind'}) can run on none of {', '.join(cluster.names)}; "
                 "add a device that supports it, such as cpu"
             )
-        self._reasons = dict(reasons or {})
+        self.reasons = dict(reasons or {})  # by kind and device: why it cannot run there
 
     def __repr__(self) -> str:
         operators, devices = self.seconds.shape
@@ -83,7 +83,7 @@ class Costs:
 
     def reason(self, kind: str, device: str) -> str:
         """Why operators of a kind cannot run on a device, as far as the source of the costs says."""
-        return self._reasons.get((kind, device), "no cost is given for it there")
+        return self.reasons.get((kind, device), "no cost is given for it there")
 
     @property
     def source(self) -> Source:

@@ -8,6 +8,7 @@ Four kinds of file are understood, told apart by their content:
 | torch profiler (`export_chrome_trace`) | complete events of category cpu_op or kernel, by ATen name |
 | OpenVINO counters, as a list of `{"node_name", "node_type", "real_time"}` | executed nodes, microseconds |
 | stead's own: JSON `{"format": "stead.profile", "operators": {name: seconds}}` or CSV `name,seconds` | as given |
+| stead's own for a whole machine, as `stead profile` writes it (`machine_profile.py`) | the table of one device |
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.costs.costs import Source
+from stead.costs.error_bars import ErrorBar
 from stead.errors import BadInput
 from stead.files import read_text, write_text
 from stead.graph import Graph
 from stead.printing.wording import one_line, shown_path
 
-FORMAT, VERSION = "stead.profile", 1
+FORMAT, VERSION, MACHINE_VERSION = "stead.profile", 1, 2
 _SUFFIXES = re.compile(r"(_kernel_time|_fence_before|_fence_after)$")
 _HASH = re.compile(r"_\d{6,}$")  # decimal hashes that runtimes append to names
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Median seconds of operators on one device (its name, model or kind), and how many samples each has."""
+    """Seconds of operators on one device (its name, model or kind), and how many samples each has."""
 
     device: str
     by_name: Mapping[str, float] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class Profile:
     samples: Mapping[str, int] = field(default_factory=dict)  # by the same names and kinds
     source: Source = Source.IMPORTED
     origin: str = ""  # what kind of file it came from
+    error_bars: Mapping[str, ErrorBar] = field(default_factory=dict)  # by name of operator, where they are known
+    total: ErrorBar | None = None  # of whole runs
 
     def column(self, graph: Graph) -> NDArray[np.float64]:  # [operator]
         """Seconds of the operators of a graph; NaN where the profile is silent."""
@@ -83,16 +87,34 @@ def plain_kind(kind: str) -> str:
 def read_profile(path: str | Path, *, device: str) -> Profile:
     """The profile in a file, for a device given by name, model or kind."""
     place = shown_path(path)
+    text = _text(path, place)
+    if text.lstrip()[0] not in "[{":
+        return _from_csv(text, place, device)
+    return _from_json(_json(text, place), place, device)
+
+
+def own_document(path: str | Path) -> dict[str, Any]:
+    """What a file in stead's own form holds; BadInput for any other, which does not say whom it is about."""
+    place = shown_path(path)
+    text = _text(path, place)
+    data = _json(text, place) if text.lstrip()[0] in "[{" else None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise BadInput(f"{place}: does not say which device it is about; give it as FILE@DEVICE")
+    return data
+
+
+def _text(path: str | Path, place: str) -> str:
     text = read_text(path, too_large="profile fewer runs")
     if not text.strip():
         raise BadInput(f"{place}: the profile is empty")
-    if text.lstrip()[0] not in "[{":
-        return _from_csv(text, place, device)
+    return text
+
+
+def _json(text: str, place: str) -> Any:
     try:
-        data = json.loads(text, object_pairs_hook=_no_twins)
+        return json.loads(text, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{place}: not JSON: {one_line(str(error), 200)}") from None
-    return _from_json(data, place, device)
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -136,10 +158,23 @@ def _from_json(data: Any, place: str, device: str) -> Profile:
 
 def _own(data: Mapping[str, Any], place: str, device: str) -> Profile:
     version = data.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MACHINE_VERSION:
         raise BadInput(
-            f"{place}: a profile of version {str(version)[:40]!r}; this stead reads up to {VERSION}"
+            f"{place}: a profile of version {str(version)[:40]!r}; this stead reads up to {MACHINE_VERSION}"
         )
+    if version == MACHINE_VERSION:
+        measured = data.get("devices")
+        if not isinstance(measured, dict) or not all(isinstance(one, dict) for one in measured.values()):
+            raise BadInput(f"{place}: devices must map the names of devices to what was measured there")
+        if device not in measured:
+            names = ", ".join(one_line(name, 60) for name in measured)
+            raise BadInput(f"{place}: measured {names}, not {device!r}; leave @{device} out to take all of them")
+        data, place = {**measured[device], "source": data.get("source")}, f"{place}: {one_line(device, 60)}"
+    return profile_from_table(data, place, device)
+
+
+def profile_from_table(data: Mapping[str, Any], place: str, device: str) -> Profile:
+    """The profile of one device from plain data; `place` is what errors call it."""
     tables = {}
     for key in ("operators", "kinds", "samples"):
         table = data.get(key, {})
@@ -152,7 +187,26 @@ def _own(data: Mapping[str, Any], place: str, device: str) -> Profile:
         raise BadInput(f"{place}: the profile times no operator")
     source = Source.MEASURED if data.get("source") == "measured" else Source.IMPORTED
     samples = {name: int(count) for name, count in tables["samples"].items()}
-    return Profile(device, tables["operators"], tables["kinds"], samples, source, "stead profile")
+    bars = data.get("error_bars", {})
+    if not isinstance(bars, dict):
+        raise BadInput(f"{place}: error_bars must map names to [n, minimum, quartile, median, spread]")
+    error_bars = {name: _bar(bar, f"{place}: error_bars: {one_line(name, 60)!r}") for name, bar in bars.items()}
+    total = _bar(data["total"], f"{place}: total") if "total" in data else None
+    return Profile(
+        device, tables["operators"], tables["kinds"], samples, source, "stead profile", error_bars, total
+    )
+
+
+def bar_data(bar: ErrorBar) -> list[float]:
+    """An error bar as files hold it."""
+    return [bar.samples, bar.minimum_seconds, bar.quartile_seconds, bar.median_seconds, bar.spread_seconds]
+
+
+def _bar(given: Any, place: str) -> ErrorBar:
+    if not isinstance(given, list) or len(given) != 5:
+        raise BadInput(f"{place}: needs [n, minimum, quartile, median, spread], got {str(given)[:40]!r}")
+    count, *seconds = (_seconds(number, place) for number in given)
+    return ErrorBar(int(count), *seconds)
 
 
 def _from_csv(text: str, place: str, device: str) -> Profile:

@@ -61,7 +61,7 @@ from stead.learn.ground.option_checks import check_even, check_least, check_word
 from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import memory_room, placed_groups
 from stead.learn.ground.policy import NetworkPolicy, other_width
-from stead.learn.ground.reward import FAILING_SECONDS, Reward, Scorer
+from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.seq2seq import FOLLOW, Inputs, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task, slowest_single
@@ -159,11 +159,18 @@ class ColocRL:
         """Train on the problem, or ask the policy in the file."""
         return ask_or_learn(self, problem, budget, seed)
 
-    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> OneShot[Inputs]:
-        """A network with its graphs, ready for the first update."""
+    def learner(
+        self,
+        problems: Sequence[Problem],
+        seed: int,
+        starts: Sequence[Start],
+        *,
+        evaluate: Evaluator | None = None,
+    ) -> OneShot[Inputs]:
+        """A network with its graphs, ready for the first update; `evaluate` measures instead of simulating."""
         preset = PRESETS[self.variant]
         devices = one_number_of_devices("colocrl", problems)
-        tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
+        tasks = [self._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
         return OneShot(self.network(devices, seed), tasks, self._training(preset), seed=seed)
 
     def network(self, devices: int, seed: int) -> Seq2Seq:
@@ -208,7 +215,7 @@ class ColocRL:
             graphs_per_step=self.graphs_per_step,
         )
 
-    def _task(self, problem: Problem, preset: Preset, start: Start) -> Task[Inputs]:
+    def _task(self, problem: Problem, preset: Preset, start: Start, evaluate: Evaluator | None) -> Task[Inputs]:
         """A problem with its reward: references come from the cheap baselines."""
         grouping, inputs = self.inputs(problem)
         failing = max(FAILING_SECONDS, 10 * slowest_single(problem)) if preset.failing else None
@@ -220,7 +227,7 @@ class ColocRL:
         return Task(
             grouping,
             inputs,
-            Scorer(problem, grouping, threads=self.threads),
+            Scorer(problem, grouping, threads=self.threads, evaluate=evaluate),
             reward,
             start,
             target,

@@ -76,7 +76,7 @@ from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.policy import NetworkPolicy, read_policy
 from stead.learn.ground.priorities import OrderedScorer
-from stead.learn.ground.reward import FAILING_SECONDS, Reward, Scorer
+from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.solver import PolicySolver, solve_by_learning
 from stead.learn.ground.task import MOST_ELITES, Start, Task
 from stead.learn.ground.torch_state import load_network
@@ -243,9 +243,17 @@ class GDP:
         return solve_by_learning(tuned._within(budget, problem), problem, budget, seed)
 
     def learner(
-        self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]
+        self,
+        problems: Sequence[Problem],
+        seed: int,
+        starts: Sequence[Start],
+        *,
+        evaluate: Evaluator | None = None,
     ) -> OneShot[GraphInputs]:
-        """A network with its graphs, ready for the first update; it begins with the policy of a given file."""
+        """A network with its graphs, ready for the first update; it begins with the policy of a given file.
+
+        `evaluate` measures instead of simulating; it is given devices alone, without the order of a sample.
+        """
         own, arrays = self, None
         if self.policy not in ("", PRETRAINED):
             method, arrays, _ = read_policy(Path(self.policy), GDP)
@@ -253,7 +261,7 @@ class GDP:
         network, preset = own.network(0, seed), PRESETS[own.variant]
         if arrays is not None:
             load_network(network, arrays)
-        tasks = [own._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
+        tasks = [own._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
         return OneShot(network, tasks, own._training(preset), seed=seed)
 
     def network(self, devices: int, seed: int) -> GraphPlacer:
@@ -358,11 +366,13 @@ class GDP:
         """Whether the policy knows something before the first reward."""
         return self.imitation > 0 or self.policy not in ("", PRETRAINED)
 
-    def _task(self, problem: Problem, preset: Preset, start: Start) -> Task[GraphInputs]:
+    def _task(
+        self, problem: Problem, preset: Preset, start: Start, evaluate: Evaluator | None
+    ) -> Task[GraphInputs]:
         """A problem with its reward and, unless it is learnt from scratch, a placement to begin with."""
         grouping, inputs = self.inputs(problem)
         kind = OrderedScorer if inputs.ordered else Scorer
-        scorer = kind(problem, grouping, threads=self.threads)
+        scorer = kind(problem, grouping, threads=self.threads, evaluate=evaluate)
         target = None
         if preset.corrected and self._has_prior:
             names = self.parts.copies.split(",") if self.parts.copies else []

@@ -171,7 +171,8 @@ class OneShot(Loop[Inputs]):
         extra = int(training.greedy)
         rows = self.rows(task, actions)
         scored = task.scorer.score(rows)
-        weight = (scored.feasible | (self.version < training.explore)).astype(np.float64)
+        teaches = (scored.feasible | (self.version < training.explore)) & ~scored.lost
+        weight = teaches.astype(np.float64)
         weight[:extra] = 0.0
         reward = task.reward.of(scored, task.scorer.worst_seconds)
         by_average = training.baseline == "ema" or training.samples < SMALL_BATCH

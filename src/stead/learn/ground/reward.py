@@ -47,6 +47,11 @@ class Scored:
     run_seconds: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [row]; also where memory lacks
 
     @property
+    def lost(self) -> NDArray[np.bool_]:  # [row]
+        """Which rows nothing is known of, since they could not be timed just now: they earn nothing, good or bad."""
+        return np.isnan(self.run_seconds) if len(self.run_seconds) else np.zeros(len(self.seconds), dtype=bool)
+
+    @property
     def feasible(self) -> NDArray[np.bool_]:  # [row]
         """Which rows can be used."""
         return np.isfinite(self.seconds)
@@ -57,7 +62,7 @@ class Measured:
     """A row that something else than the simulator has timed as well."""
 
     row: NDArray[np.uint8]
-    seconds: float  # inf where it did not run
+    seconds: float  # inf where it did not run, nan where it could not be timed
     simulated_seconds: float
 
 
@@ -65,7 +70,7 @@ class Evaluator(Protocol):
     """Whatever can say how long placements take, such as a runtime that is at hand."""
 
     def __call__(self, placements: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Seconds of placements [row, operator]; inf where one does not run."""
+        """Seconds of placements [row, operator]; inf where one does not run, nan where that is not known just now."""
 
 
 class Scorer:
@@ -104,7 +109,8 @@ class Scorer:
         self.evaluations += self.runs * len(fresh)
         self.hits += len(keys) - len(fresh)
         for key in fresh:
-            self._known[key] = table[key]
+            if not math.isnan(table[key][2]):  # what was lost is tried again when it comes again
+                self._known[key] = table[key]
         while len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
         values = np.array([table[key] for key in keys], dtype=np.float64).reshape(-1, 3)
@@ -138,14 +144,14 @@ class Scorer:
         for simulated, key in sorted(works, key=lambda one: one[0])[:most]:
             row = np.frombuffer(key, dtype=np.uint8)
             found.append(Measured(row, _tried_twice(measure, self.lifted(row[None, :])[0]), simulated))
-        return sorted(found, key=lambda one: one.seconds)
+        return sorted(found, key=lambda one: math.inf if math.isnan(one.seconds) else one.seconds)
 
     def _simulated(self, rows: NDArray[np.uint8]) -> list[Values]:
         begin = time.perf_counter()
         if self.evaluate is not None:
-            found = [_tried_twice(self.evaluate, one) for one in self.lifted(rows)]
+            found = _evaluated(self.evaluate, self.lifted(rows))
             self.simulated_seconds += time.perf_counter() - begin
-            return [(one, 0.0, one) if math.isfinite(one) else (math.inf, 1.0, math.inf) for one in found]
+            return [_as_values(one) for one in found]
         scores = simulate_many(self.problem, self.lifted(rows), threads=self.threads)
         self.simulated_seconds += time.perf_counter() - begin
         return self._values(scores)
@@ -190,6 +196,24 @@ class Scorer:
         self.best_seconds, self.worst_seconds = numbers["best_seconds"], numbers["worst_seconds"]
 
 
+def _evaluated(evaluate: Evaluator, placements: NDArray[np.uint8]) -> list[float]:
+    """Seconds of placements, asked for all at once; should that fail, one by one."""
+    try:
+        found = np.asarray(evaluate(placements), dtype=np.float64)
+        if found.shape == (len(placements),):
+            return [seconds if seconds > 0 or math.isnan(seconds) else math.inf for seconds in found.tolist()]
+    except Exception:  # whatever a runtime does must not end the search
+        pass
+    return [_tried_twice(evaluate, one) for one in placements]
+
+
+def _as_values(seconds: float) -> Values:
+    """What is known of a row that was timed."""
+    if math.isfinite(seconds):
+        return seconds, 0.0, seconds
+    return math.inf, 1.0, seconds
+
+
 def _tried_twice(evaluate: Evaluator, placement: NDArray[np.uint8]) -> float:
     """Seconds of one placement; a runtime that fails on it twice counts as one on which it does not run."""
     for _ in range(2):
@@ -197,7 +221,7 @@ def _tried_twice(evaluate: Evaluator, placement: NDArray[np.uint8]) -> float:
             seconds = float(np.asarray(evaluate(placement[None, :]), dtype=np.float64)[0])
         except Exception:  # whatever a runtime does must not end the search
             continue
-        return seconds if seconds > 0 else math.inf  # also where it is not a number
+        return seconds if seconds > 0 or math.isnan(seconds) else math.inf
     return math.inf
 
 

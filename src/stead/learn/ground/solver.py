@@ -23,6 +23,7 @@ from stead.learn.ground.network import Inputs
 from stead.learn.ground.one_shot import OneShot
 from stead.learn.ground.policy import Method, NetworkPolicy, Policy, Proposal, Reads, document_of
 from stead.learn.ground.ray_workers import Actors
+from stead.learn.ground.reward import Evaluator
 from stead.learn.ground.task import REFERENCES, Start, Task
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.ground.training_run import Run, train
@@ -65,8 +66,15 @@ class Learns(Method, Protocol):
     def planned(self, updates: int) -> Learns:
         """The same for a training run of so many updates, for a rate may fall until the last of them."""
 
-    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> Trainee:
-        """A network with its graphs, ready for the first update."""
+    def learner(
+        self,
+        problems: Sequence[Problem],
+        seed: int,
+        starts: Sequence[Start],
+        *,
+        evaluate: Evaluator | None = None,
+    ) -> Trainee:
+        """A network with its graphs, ready for the first update; `evaluate` measures instead of simulating."""
 
 
 class Asks(Learns, Reads[Inputs], Protocol[Inputs]):
@@ -179,11 +187,18 @@ def train_policy(
     processes: int = 1,
     ray: bool = False,
     report: Callable[[Metrics, Trainee], None] | None = None,
+    evaluate: Evaluator | None = None,
 ) -> Trainee:
-    """Train a method on problems and write its policy with log and curve; see workers.py about processes."""
+    """Train a method on problems and write its policy with log and curve; see workers.py about processes.
+
+    With `evaluate` rewards of the one problem come from there, those of the baselines included.
+    """
+    if evaluate is not None and len(problems) != 1:
+        raise BadInput(f"measured rewards are those of one model, got {len(problems)}; give one --graphs")
     with one_thread():
         method = method.planned(run.updates)
-        learner = method.learner(problems, seed, [Start.of(problem) for problem in problems])
+        starts = [Start.of(problem, evaluate) for problem in problems]
+        learner = method.learner(problems, seed, starts, evaluate=evaluate)
         for task, name in zip(learner.tasks, names, strict=True):
             task.name = name
         devices = max(len(problem.cluster) for problem in problems)

@@ -63,7 +63,7 @@ from stead.learn.ground.option_checks import check_even, check_least, check_word
 from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import placed_groups
 from stead.learn.ground.policy import NetworkPolicy, other_width
-from stead.learn.ground.reward import FAILING_SECONDS, Reward, Scorer
+from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.seq2seq import Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task
@@ -177,12 +177,19 @@ class HDP:
         """Train on the problem, or ask the policy in the file."""
         return ask_or_learn(self, problem, budget, seed)
 
-    def learner(self, problems: Sequence[Problem], seed: int, starts: Sequence[Start]) -> OneShot[Operators]:
-        """Both networks with their graphs, ready for the first update."""
+    def learner(
+        self,
+        problems: Sequence[Problem],
+        seed: int,
+        starts: Sequence[Start],
+        *,
+        evaluate: Evaluator | None = None,
+    ) -> OneShot[Operators]:
+        """Both networks with their graphs, ready for the first update; `evaluate` measures instead of simulating."""
         preset = PRESETS[self.variant]
         devices = one_number_of_devices("hdp", problems)
         network = self.network(devices, seed)
-        tasks = [self._task(problem, preset, start) for problem, start in zip(problems, starts, strict=True)]
+        tasks = [self._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
         if preset.copies_rules and self.parts.init == "rules":
             network.copy([(task.inputs, self._rule_groups(task)) for task in tasks])
         training = replace(
@@ -265,11 +272,12 @@ class HDP:
         found[task.inputs.items] = labels  # the rules keep together what must stay together
         return torch.from_numpy(found)
 
-    def _task(self, problem: Problem, preset: Preset, start: Start) -> Task[Operators]:
+    def _task(self, problem: Problem, preset: Preset, start: Start, evaluate: Evaluator | None) -> Task[Operators]:
         grouping, inputs = self.inputs(problem)
         relative = start.reference_seconds(problem) if preset.relative else 1.0
         reward = Reward("sqrt", relative, None if preset.relative else FAILING_SECONDS)
-        return Task(grouping, inputs, Scorer(problem, grouping, threads=self.threads), reward, start)
+        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate)
+        return Task(grouping, inputs, scorer, reward, start)
 
 
 @dataclass(frozen=True, slots=True)

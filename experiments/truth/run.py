@@ -1,0 +1,202 @@
+"""How true is it? python -m experiments.truth.run [--quick] [--models gpt,rnn] [--executors torch,openvino]
+
+Profiles models of the zoo on this machine, makes at least ten placements of each, runs all of them in rounds that take
+turns, and prints how far predictions were from clocks. About 15 minutes for torch on two idle cores, 3 with --quick.
+Every model is written when it is done and after every round; what is done is not done twice unless --again is given.
+The page docs/concepts/how-true.md is filled from the results with --page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.truth.models import SUBJECTS, Subject, openvino_file
+from experiments.truth.placements import placements
+from experiments.truth.tables import fill, markdown, placements_text
+from stead import Latency, Placement, Problem, SteadError, Throughput
+from stead.cli.output import plain
+from stead.cluster.machine import this_machine
+from stead.costs import Fitted
+from stead.run.executor import Worker
+from stead.run.machine_rates import MeasuredMachine, measure_machine
+from stead.run.measure import Candidate, measure
+from stead.run.predict import predict
+from stead.run.profile import Timings, machine_profile, take_timings
+from stead.run.record import Record
+from stead.run.session import THIS_MACHINE, opened, singles, versions_of, workers_on
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "concepts" / "how-true.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="three models, fewer rounds, into results-quick/")
+    parser.add_argument("--models", default="", help="only models whose names contain one of these words")
+    parser.add_argument("--executors", default="torch", help="torch, openvino or both")
+    parser.add_argument("--on", default=THIS_MACHINE, help='workers, such as "core 0 + core 1 @ sse41"')
+    parser.add_argument("--bursts", type=int, default=0, help="rounds of measuring; 7 if not given")
+    parser.add_argument("--again", action="store_true", help="also what is done already")
+    parser.add_argument("--page", action="store_true", help=f"fill {PAGE.name} from the results")
+    given = parser.parse_args()
+    folder = HERE / ("results-quick" if given.quick else "results")
+    folder.mkdir(exist_ok=True)
+    words = [word.strip().lower() for word in given.models.split(",") if word.strip()]
+    chosen = [one for one in SUBJECTS if (one.quick or not given.quick or words) and _named(one, words)]
+    workers = workers_on(given.on)
+    _say(f"{len(chosen)} models on {', '.join(worker.name for worker in workers)}")
+    machine = measure_machine(workers)
+    for said in machine.not_independent:
+        _say(f"warning: {said}")
+    began = time.monotonic()
+    for executor in (name.strip() for name in given.executors.split(",")):
+        for subject in chosen:
+            path = folder / f"{executor}-{subject.name.replace(',', '').replace(' ', '_')}.json"
+            if path.exists() and not given.again and json.loads(path.read_text()).get("complete"):
+                _say(f"{executor} {subject.name}: done before")
+                continue
+            if executor == "openvino" and not subject.runs_on_openvino:
+                continue
+            try:
+                _cell(subject, executor, machine, workers, path, quick=given.quick, bursts=given.bursts)
+            except SteadError as error:
+                _say(f"{executor} {subject.name}: failed: {error}")
+            except Exception:  # one model must not take the others with it
+                _say(f"{executor} {subject.name}: failed:\n{traceback.format_exc()}")
+    _say(f"took {(time.monotonic() - began) / 60:.1f} minutes")
+    cells = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    if not cells:
+        return 1
+    text = markdown(cells, host())
+    (folder / "README.md").write_text(f"# How true it was\n\n{text}", encoding="utf-8")
+    print("\n" + text)
+    if given.page:
+        _say(f"filled {PAGE}" if fill(PAGE, text) else f"{PAGE} has no marks")
+    return 0
+
+
+def host() -> dict[str, Any]:
+    """What the figures belong to."""
+    found = this_machine()
+    memory = f"{(found.memory_bytes or 0) / 2**30:.0f} GiB"
+    return {"": found.cpu_name or platform.machine(), "cores:": found.cores, "memory:": memory}
+
+
+def _cell(
+    subject: Subject,
+    executor: str,
+    machine: MeasuredMachine,
+    workers: tuple[Worker, ...],
+    path: Path,
+    *,
+    quick: bool,
+    bursts: int,
+) -> None:
+    """Profile, place, predict and measure one model; written after every round."""
+    title = f"{executor} {subject.name}"
+    _say(f"{title}: starting")
+    model = str(openvino_file(subject, HERE / "files")) if executor == "openvino" else subject.zoo
+    with opened(model, workers, executor=executor) as running:
+        _say(f"{title}: {len(running.graph)} operators; profiling")
+        timings = take_timings(running, repeats=6, bursts=4 if quick else 6)
+        profile = machine_profile(running, timings, machine.cluster, warnings=machine.not_independent)
+        costs = Fitted(profile.profiles).costs(running.graph, machine.cluster)
+        problem = Problem(running.graph, machine.cluster, costs, objective=Latency())
+        _say(f"{title}: {_totals(timings)}; placing")
+        made = placements(problem, seconds=4.0 if quick else 10.0)
+        missing = made.missing
+        candidates = [_candidate(problem, name, one) for name, one in made.found.items()]
+        if made.stages is not None:
+            pipe = problem.with_objective(Throughput())
+            candidates.append(_candidate(pipe, "stages as pipeline", Placement(pipe, made.stages.devices)))
+            candidates = _pipelines_that_run(running, candidates, missing)
+        document = {
+            "model": subject.name, "zoo": subject.zoo, "executor": executor, "complete": False,
+            "workers": [worker.name for worker in workers], "versions": versions_of(running), "host": host(),
+            "profile": {one.device: plain(vars_of(one.total)) for one in profile.profiles if one.total},
+            "warnings": list(profile.warnings), "missing": missing, "records": [],
+        }  # fmt: skip
+
+        def keep(records: Sequence[Record]) -> None:
+            document["records"] = [_short(record) for record in records]
+            _write(path, document)
+
+        _say(f"{title}: measuring {len(candidates)} placements")
+        records = measure(
+            running, candidates, single_predicted=singles(problem), bursts=bursts or 7,
+            open_on=lambda others: opened(model, others, executor=executor), after_round=keep,
+            circumstances={"versions": versions_of(running)},
+        )  # fmt: skip
+        again = take_timings(running, repeats=6, bursts=1)
+        document["profile_drift"] = [
+            float(after.total.quartile_seconds / before.total.quartile_seconds - 1)
+            for before, after in zip(timings, again, strict=True)
+        ]
+    keep(records)
+    document["complete"] = True
+    _write(path, document)
+    print(placements_text(document), flush=True)
+    for said in dict.fromkeys(said for record in records for said in record.warnings):
+        _say(f"warning: {said}")
+
+
+def _candidate(problem: Problem, name: str, placement: Placement) -> Candidate:
+    overlapped = {"overlapped": predict(problem, placement, charge="overlapped")}
+    return Candidate(name, placement, predict(problem, placement), problem.objective.name, overlapped)
+
+
+def _pipelines_that_run(running: Any, candidates: list[Candidate], missing: dict[str, str]) -> list[Candidate]:
+    """Without pipelines that the executor refuses, such as those of training."""
+    kept = []
+    for one in candidates:
+        if one.objective == "throughput":
+            try:
+                running.pipeline(one.placement, samples=8)
+            except SteadError as error:
+                missing[one.name] = str(error)
+                continue
+        kept.append(one)
+    return kept
+
+
+def _short(record: Record) -> dict[str, Any]:
+    """A record without what is the same for all of them."""
+    return {key: value for key, value in plain(record.as_dict()).items() if key not in ("devices", "versions")}
+
+
+def vars_of(bar: Any) -> dict[str, Any]:
+    """The fields of an error bar."""
+    return {name: getattr(bar, name) for name in bar.__dataclass_fields__}
+
+
+def _totals(timings: Sequence[Timings]) -> str:
+    return ", ".join(
+        f"{one.device} {1e3 * one.total.quartile_seconds:.1f} ms (spread {one.total.relative_spread:.0%})"
+        for one in timings
+    )
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    half = path.with_suffix(".part")
+    half.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    half.replace(path)
+
+
+def _named(subject: Subject, words: Sequence[str]) -> bool:
+    return not words or any(word in subject.name.lower() for word in words)
+
+
+def _say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}] {text}", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,142 @@
+"""Tables of the truth: how far predictions are from clocks, and whether they have the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BEGIN, END = "<!-- begin of experiments.truth -->", "<!-- end of experiments.truth -->"
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """Rank correlation; ties share their rank.
+
+    >>> spearman([1, 2, 3, 4], [10, 20, 40, 30])
+    0.8
+    """
+    ranks = [_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
+    if len(first) < 3 or any(np.ptp(one) == 0 for one in ranks):
+        return float("nan")
+    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    ranks = np.empty(len(values))
+    ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
+    for value in np.unique(values):
+        ranks[values == value] = ranks[values == value].mean()
+    return ranks
+
+
+def usable(record: Mapping[str, Any]) -> bool:
+    """Whether a record may be counted: right results and enough bursts."""
+    return record["numerics"]["pass"] and not record["measured"]["insufficient"]
+
+
+def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of the table: errors and order over the placements of a model."""
+    records = [one for one in cell["records"] if usable(one)]
+    steps = [one for one in records if one["objective"] == "latency"]
+    pipes = [one for one in records if one["objective"] == "throughput"]
+    predicted = [one["predicted"]["seconds"] for one in steps]
+    minima = [one["measured"]["min"] for one in steps]
+    medians = [one["measured"]["median"] for one in steps]
+    by_min = [abs(found / said - 1) for found, said in zip(minima, predicted, strict=True)]
+    by_median = [abs(found / said - 1) for found, said in zip(medians, predicted, strict=True)]
+    noise = float(np.median([one["measured"]["iqr"] / one["measured"]["median"] for one in steps])) if steps else None
+    return {
+        "model": cell["model"],
+        "executor": cell["executor"],
+        "placements": len(records),
+        "of": len(cell["records"]),
+        "error_min": float(np.median(by_min)) if by_min else None,
+        "error_min_max": max(by_min, default=None),
+        "error_median": float(np.median(by_median)) if by_median else None,
+        "spearman": spearman(predicted, minima),
+        "right_pairs": right_pairs(predicted, minima, noise or 0.0),
+        "range": max(minima) / min(minima) if minima else None,
+        "noise": noise,
+        "rate_error": float(np.median([abs(one["ratio_of_median"] - 1) for one in pipes])) if pipes else None,
+        "gain_of_auto": next((one["gain"] for one in steps if one["name"] == "auto"), None),
+        "modes": sorted({one["timing_mode"] for one in records}),
+    }
+
+
+def right_pairs(predicted: Sequence[float], measured: Sequence[float], noise: float) -> tuple[int, int]:
+    """Of all pairs that were measured further apart than the noise, how many are in the predicted order.
+
+    >>> right_pairs([1.0, 2.0, 3.0], [1.0, 2.0, 2.01], 0.05)
+    (2, 2)
+    """
+    right = known = 0
+    for i in range(len(measured)):
+        for j in range(i):
+            low, high = sorted((measured[i], measured[j]))
+            if high / low - 1 > max(noise, 0.02):
+                known += 1
+                right += (measured[i] < measured[j]) == (predicted[i] < predicted[j])
+    return right, known
+
+
+def markdown(cells: Sequence[Mapping[str, Any]], host: Mapping[str, Any]) -> str:
+    """All tables."""
+    rows = [summary(cell) for cell in cells]
+    about = ", ".join(f"{key} {value}" for key, value in host.items())
+    lines = [
+        f"Measured on {about}.",
+        "",
+        "| model | executor | placements | error of minimum: median, largest | error of median | Spearman "
+        "| pairs apart in right order | slowest / fastest | noise | error of rate | auto against one device |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        right, known = row["right_pairs"]
+        lines.append(
+            f"| {row['model']} | {row['executor']} ({', '.join(row['modes'])}) | {row['placements']} of {row['of']} "
+            f"| {_share(row['error_min'])}, {_share(row['error_min_max'])} | {_share(row['error_median'])} "
+            f"| {row['spearman']:.2f} | {right} of {known} | {_times(row['range'])} | {_share(row['noise'])} "
+            f"| {_share(row['rate_error'])} | {_gain(row['gain_of_auto'])} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def placements_text(cell: Mapping[str, Any]) -> str:
+    """Every placement of a model, for the eye."""
+    lines = [f"{'placement':<22}{'':>3}{'predicted':>10}{'min':>8}{'median':>8}{'ratio':>7}  gain"]
+    for one in cell["records"]:
+        found, kind = one["measured"], "/s" if one["objective"] == "throughput" else ""
+        if not usable(one):
+            lines.append(f"{one['name']:<22}{kind:>3}{1e3 * one['predicted']['seconds']:>10.1f}  {one['verdict']}")
+            continue
+        lines.append(
+            f"{one['name']:<22}{kind:>3}{1e3 * one['predicted']['seconds']:>10.1f}{1e3 * found['min']:>8.1f}"
+            f"{1e3 * found['median']:>8.1f}{one['ratio']:>7.2f}  {_gain(one['gain'])}"
+        )
+    return "\n".join(lines)
+
+
+def fill(page: Path, text: str) -> bool:
+    """Put text between the marks of a page; False if it has none."""
+    old = page.read_text(encoding="utf-8")
+    if BEGIN not in old or END not in old:
+        return False
+    head, tail = old[: old.index(BEGIN)], old[old.index(END) :]
+    page.write_text(f"{head}{BEGIN}\n\n{text}\n{tail}", encoding="utf-8")
+    return True
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def _gain(gain: Mapping[str, Any] | None) -> str:
+    if gain is None:
+        return "-"
+    return "within noise" if gain["within_noise"] else f"{gain['middle']:.2f}x"

@@ -1,0 +1,1 @@
+"""Real execution: run placements on this machine, profile, measure, correct costs and plan again."""

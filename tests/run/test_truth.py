@@ -1,0 +1,75 @@
+"""The truth table: what is made of records, and placements of every kind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stead.testing import two_towers
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not (ROOT / "experiments").is_dir(), reason="needs the experiments beside the tests")
+sys.path.insert(0, str(ROOT))
+
+
+def record(name: str, predicted: float, measured: float, *, passed: bool = True) -> dict[str, object]:
+    found = {"min": measured, "median": 1.1 * measured, "iqr": 0.022 * measured, "insufficient": False}
+    return {
+        "name": name, "objective": "latency", "predicted": {"seconds": predicted}, "measured": found, "gain": None,
+        "numerics": {"pass": passed}, "timing_mode": "fifo", "ratio": measured / predicted, "verdict": "",
+    }  # fmt: skip
+
+
+def test_errors_and_order_come_from_records_that_count() -> None:
+    from experiments.truth.tables import markdown, summary
+
+    records = [record("a", 1.0, 1.1), record("b", 2.0, 2.0), record("c", 3.0, 3.3), record("d", 9.0, 1.0, passed=False)]
+    cell = {"model": "net", "executor": "torch", "records": records}
+    row = summary(cell)
+    assert row["placements"] == 3
+    assert row["error_min"] == pytest.approx(0.1)
+    assert row["error_min_max"] == pytest.approx(0.1)
+    assert row["error_median"] == pytest.approx(0.21)
+    assert row["spearman"] == 1.0
+    assert row["right_pairs"] == (3, 3)
+    assert row["range"] == pytest.approx(3.0)
+    shown = markdown([cell], {"": "a machine"})
+    assert "| net | torch (fifo) | 3 of 4 | 10.0%, 10.0% | 21.0% | 1.00 | 3 of 3 |" in shown
+
+
+def test_a_page_is_filled_between_its_marks(tmp_path: Path) -> None:
+    from experiments.truth.tables import BEGIN, END, fill
+
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert fill(page, "new")
+    assert page.read_text() == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
+    page.write_text("no marks")
+    assert not fill(page, "new")
+    assert BEGIN in (ROOT / "docs/concepts/how-true.md").read_text()
+
+
+def test_there_are_placements_of_every_kind() -> None:
+    from experiments.truth.placements import halves, placements
+
+    problem = two_towers()
+    assert halves(problem).tolist() == [0, 0, 1, 1, 1]
+    made = placements(problem, seconds=0.5)
+    found, missing = made.found, made.missing
+    assert made.stages is not None or "stages" in missing
+    assert {"d0", "d1", "halves", "heft"} <= set(found)
+    assert {"auto", "stages", "perturbed auto"} <= {*found, *missing}
+    arrays = [one.devices.tobytes() for one in found.values()]
+    assert len(np.unique(arrays)) >= len(arrays) - 1  # an order of its own may tell two apart
+
+
+def test_models_are_as_many_as_the_page_promises() -> None:
+    from experiments.truth.models import SUBJECTS
+    from stead.workloads import parse
+
+    assert len(SUBJECTS) >= 6
+    assert sum(one.is_training for one in SUBJECTS) == 2
+    assert all(parse(one.zoo) for one in SUBJECTS)
