@@ -19,15 +19,22 @@ from stead.cli import (
     devices,
     doctor,
     explain,
+    export,
     formats,
     interrupts,
+    measure,
     place,
+    profile,
     report,
+    score,
     simulate,
     solvers,
+    targets,
     train,
+    tune,
     zoo,
 )
+from stead.cli.run import run as run_plan
 from stead.cli.streams import complain, guarded, occupy_standard_files
 
 # BadParameter -> UsageError -> ClickException: older releases of typer take it from click, newer ones have their own.
@@ -74,7 +81,8 @@ app = typer.Typer(
     name="stead",
     cls=_Group,
     help="Find the best assignment of a neural network's operators to devices.",
-    epilog="For experts: stead simulate | solvers | devices | formats | zoo | bench | train, each with --help.",
+    epilog="For experts: stead run | profile | simulate | solvers | devices | formats | targets | zoo | bench | train, "
+    "each with --help.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -86,10 +94,18 @@ for name, function, expert in (
     ("place", place.place, False),
     ("explain", explain.explain, False),
     ("report", report.report, False),
+    ("score", score.score, False),
+    ("export", export.export, False),
+    ("verify", export.verify, False),
+    ("measure", measure.measure, False),
+    ("tune", tune.tune, False),
+    ("run", run_plan, True),
+    ("profile", profile.profile, True),
     ("simulate", simulate.simulate, True),
     ("solvers", solvers.solvers, True),
     ("devices", devices.devices, True),
     ("formats", formats.formats, True),
+    ("targets", targets.targets, True),
     ("zoo", zoo.zoo, True),
     ("bench", bench.bench, True),
     ("train", train.train, True),
@@ -121,7 +137,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def exit_code(arguments: list[str] | None = None) -> int:
-    """The exit code of one command: 0 done, 1 a bug, 2 bad input or output, 3 infeasible, 130 interrupted."""
+    """The exit code of one command: 0 done, 1 a bug, 2 bad input or output, 3 infeasible, 4 not as planned, 130."""
     with guarded() as out, _renamed_as_notes():
         code = _exit_code(arguments)
         out.flush()

@@ -47,7 +47,11 @@ Read = Annotated[
 ]
 Profiles = Annotated[
     list[str] | None,
-    typer.Option("--profile", metavar="FILE@DEV", help="Measured seconds for a device name, model or kind."),
+    typer.Option(
+        "--profile",
+        metavar="FILE[@DEV]",
+        help="Measured seconds: of `stead profile`, with its devices; or for a device name, model or kind.",
+    ),
 ]
 ObjectiveName = Annotated[
     str | None,
@@ -84,6 +88,18 @@ Granularity = Annotated[
         "only where it pays.",
     ),
 ]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="WORKERS",
+        help='this-machine: one worker per core; or "core 0 + core 1 @ sse41". Not given: as the plan or this-machine.',
+    ),
+]
+ExecutorName = Annotated[
+    str, typer.Option("--executor", metavar="NAME", help="auto (by kind of model), torch, openvino or ort.")
+]
+Bursts = Annotated[int, typer.Option(min=1, help="Rounds over everything that is timed.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
@@ -133,17 +149,38 @@ def settings(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def profiles_from(given: list[str] | None) -> list[Profile]:
-    """Profiles given as FILE@DEVICE."""
-    from stead.costs import read_profile
+    """Profiles given as FILE@DEVICE, or as the FILE of a machine."""
+    from stead.costs import read_machine_profile, read_profile
+
+    found: list[Profile] = []
+    for text in given or ():
+        path, _, device = text.rpartition("@")
+        if _is_whole(text):
+            found += read_machine_profile(text).profiles
+        else:
+            found.append(read_profile(path, device=device))
+    return found
+
+
+def profiled_devices(given: list[str] | None) -> str | None:
+    """The file of `stead profile` among profiles: it brings its devices; None if there is none."""
+    from stead.costs import is_machine_profile
+
+    return next((text for text in given or () if _is_whole(text) and is_machine_profile(text)), None)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it is the file of a machine rather than FILE@DEVICE."""
+    from pathlib import Path
+
     from stead.errors import BadInput
 
-    found = []
-    for text in given or ():
-        path, at, device = text.rpartition("@")
-        if not (path and at and device):
-            raise BadInput(f"--profile needs FILE@DEVICE, got {text!r}")
-        found.append(read_profile(path, device=device))
-    return found
+    path, _, device = text.rpartition("@")
+    if path and device and not Path(text).exists():
+        return False
+    if "@" in text and not (path and device):
+        raise BadInput(f"--profile needs FILE@DEVICE, got {text!r}")
+    return True
 
 
 def constraints_from(

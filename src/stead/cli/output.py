@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout; numbers JSON has no word for are null."""
-    print(json.dumps(_plain(document), indent=1, allow_nan=False))
+    print(json.dumps(plain(document), indent=1, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The same without numbers that JSON has no word for."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 
@@ -50,6 +51,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "stopped_by": solution.stopped_by,
         "layers": [layer_document(row) for row in report.layers],
         "granularity": None if report.levels is None else report.levels.as_dict(),
+        "target": report.target or None,
         "placement_matters": report.placement_matters,
         "as_good_rule": None if report.as_good is None else report.as_good.name,
         "elapsed_seconds": solution.elapsed_seconds,
@@ -82,6 +84,11 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             }
             for one in report.tied
         ],
+        "refreshed": {
+            "weights": report.refreshed.weights,
+            "transfers": report.refreshed.transfers,
+            "sent_bytes": report.refreshed.sent_bytes,
+        },
         "baselines": [
             {"name": rule.name, "objective_seconds": rule.objective_seconds, "reason": rule.reason or None}
             for rule in report.rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +50,10 @@ def place(
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     evaluations: Annotated[int | None, typer.Option(help="Placements to score at most.")] = None,
     granularity: options.Granularity = "auto",
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET", help="Plan only what a runtime can load; `stead targets` lists them."),
+    ] = None,
     seed: options.Seed = 0,
     pin: options.Pin = None,
     forbid: options.Forbid = None,
@@ -83,12 +87,24 @@ def place(
     late = BadInput(f"{model}: reading took more than {longest:g} s; give it more with --time-limit")
     with Progress() as progress, within(longest, late):
         progress.doing(f"reading {model}")
-        loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
+        profiles = options.profiles_from(profile)
+        where = options.profiled_devices(profile) if devices is None else devices
+        loaded = load_model(model, where, options=reading, profiles=profiles)
     given: dict[str, Any] = options.settings("--set", settings)
     given.update({key: value for key, value in (("policy", policy), ("fine_tune", fine_tune)) if value})
+    ask: Callable[..., Plan]
+    if target is None:
+        ask = partial(find, granularity=granularity)  # type: ignore[arg-type]
+    else:
+        if granularity != "auto":
+            raise BadInput("--target says what stays whole: leave --granularity out")
+        from stead.export.placing import place_for
+        from stead.export.targets import exporter
+
+        ask = partial(place_for, exporter(target))
     ask = partial(
-        find, loaded, solver=solver_named(solver, **given), time_limit=time_limit, evaluations=evaluations, seed=seed,
-        constraints=options.constraints_from(pin, forbid, colocate), granularity=granularity,  # type: ignore[arg-type]
+        ask, loaded, solver=solver_named(solver, **given), time_limit=time_limit, evaluations=evaluations, seed=seed,
+        constraints=options.constraints_from(pin, forbid, colocate),
     )  # fmt: skip
     goals = [
         objective_from(name, execution=execution, dispatch=dispatch, load=load, microbatches=microbatches,
@@ -216,4 +232,8 @@ def _print(
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"
         print_lines([line("both", f"the placements for latency and for throughput {agree}")])
     names = " and ".join(str(path) for path in written)
-    print_lines([line("wrote", f"{names}    next: stead explain {written[0]} | stead report {written[0]}")])
+    target = plans[0].provenance.get("target")
+    following = f"stead explain {written[0]} | stead report {written[0]}"
+    if target is not None:
+        following = f"stead export {written[0]} --to {target['name']} | {following}"
+    print_lines([line("wrote", f"{names}    next: {following}")])

@@ -53,7 +53,9 @@ def simulate(
     from stead.solvers import Solution
 
     reading = options.model_options(batch, context, phase, read, shape)
-    loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
+    profiles = options.profiles_from(profile)
+    where = options.profiled_devices(profile) if devices is None else devices
+    loaded = load_model(model, where, options=reading, profiles=profiles)
     goal = objective_from(
         objective or "latency", execution=execution, dispatch=dispatch, load=load, microbatches=microbatches,
         schedule=schedule,

@@ -55,6 +55,9 @@ class Guarded:
         """As all streams that one prints to."""
         return True
 
+    def close(self) -> None:
+        """Nothing: libraries that log to it close it at the end, and it is not theirs."""
+
     def write(self, text: str) -> int:
         """Print the text; a progress line may begin with the codes that take it to the begin of its line."""
         redraw = _REDRAW.match(text) if self._redraws else None

@@ -1,0 +1,136 @@
+"""What a model that accelerate dispatched really does, as costs.
+
+Its results go back to the device of its input, which is the main one. Every block on another device gets masks and
+tables of positions by copies of its own, block after block. A function of a graph is several operations of torch, each
+with a result of its own that takes room for a while. What is on the CPU "to be offloaded" runs on the main device, and
+its weights are copied there each time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from stead.cluster import Cluster, Device, Link
+from stead.costs import Costs
+from stead.export.hf_modules import Modules
+from stead.graph import Graph
+from stead.problem import Problem
+
+MARK = "charged for"  # in the aliases of the main device: what was charged once is not charged again
+ROOM = "room for what lives beside the plan"  # in the aliases of a device; bytes that are part of its reserve
+TABLES = 3  # cosines, sines and positions, for models that turn their keys
+POSITIONS = 1  # for all others
+EXPERT_KINDS = ("Expert", "Experts")
+TEMPORARIES = 3  # results of single operations that live at a time within one operator of the graph
+
+
+def charged(problem: Problem, target: str, *, main: int, streams: bool) -> Problem:
+    """The problem as a dispatched model runs it; with `streams` weights on the CPU are copied to the main device."""
+    devices = problem.cluster.devices
+    word = f"{target} offload" if streams else target
+    if devices[main].alias.get(MARK) == word:
+        return problem
+    seconds = problem.costs.seconds.copy()
+    host = next((d for d, device in enumerate(devices) if device.is_host), None)
+    if streams and host is not None and host != main:
+        seconds[:, host] = seconds[:, main] + _streamed(problem, host, main)
+    seconds += _copies(problem, main, away=[d != main and not (streams and d == host) for d in range(len(devices))])
+    cluster = _cluster(problem.cluster, problem.graph, main, host if streams else None, word)
+    room = np.maximum(problem.costs.workspace_bytes, _room(problem.graph)[:, None])
+    costs = Costs(
+        problem.graph, cluster, seconds, workspace_bytes=room, sources=problem.costs.sources,
+        tensor_seconds=problem.costs.tensor_seconds,
+    )  # fmt: skip
+    return Problem(
+        problem.graph, cluster, costs, objective=problem.objective, constraints=problem.constraints
+    )
+
+
+def _streamed(problem: Problem, host: int, main: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Seconds in which the weights of each operator come from the CPU."""
+    graph, routes = problem.graph, problem.routes
+    users = np.bincount(graph.weight_users, minlength=len(graph))
+    is_cache = graph.is_kv_cache[graph.weight_of_use]
+    copied = np.zeros(len(graph))
+    np.add.at(copied, graph.weight_users[~is_cache], graph.weight_bytes[graph.weight_of_use[~is_cache]])
+    took: np.ndarray[tuple[int], np.dtype[np.float64]] = (
+        users * routes.latency_seconds[host, main] + copied / routes.bytes_per_second[host, main]
+    )
+    return np.where(copied > 0, took, 0.0)
+
+
+def _room(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Bytes that each operator needs for a while, beside what it reads and writes."""
+    widest = np.zeros(len(graph), dtype=np.int64)
+    np.maximum.at(widest, graph.tensor_producer, graph.tensor_bytes)
+    np.maximum.at(widest, graph.readers, graph.tensor_bytes[graph.tensor_of_read])
+    for v, kind in enumerate(graph.kinds):
+        shape = graph.tensor_shapes[graph.tensor_first[v]] if graph.tensor_first[v] < graph.tensor_first[v + 1] else ()
+        if kind in EXPERT_KINDS and shape:  # three products, of which two are inside; both halves are one tensor
+            elements = graph.flops[v] / (3 * shape[-1])
+            size = graph.tensor_bytes[graph.tensor_first[v]] / max(1, math.prod(shape))
+            widest[v] = max(widest[v], int(elements * size))
+    return TEMPORARIES * widest
+
+
+def _copies(problem: Problem, main: int, *, away: list[bool]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Seconds of copies that the graph does not show, by operator and device."""
+    graph, routes, modules = problem.graph, problem.routes, Modules(problem.graph)
+    tables = TABLES if any("rotary" in name for name in graph.folded) else POSITIONS
+    more = np.zeros((len(graph), len(problem.cluster)))
+    firsts = {key: v for v, key in reversed(list(enumerate(modules.keys))) if key and key.rpartition(".")[2].isdigit()}
+    there, back = routes.latency_seconds[main], routes.latency_seconds[:, main]
+    for v in firsts.values():
+        more[v] += tables * there
+    for v in np.flatnonzero(np.diff(graph.read_first) == 0).tolist():
+        more[v] += there  # the input itself
+    for t in np.flatnonzero(graph.tensor_kept).tolist():
+        more[graph.tensor_producer[t]] += back + graph.tensor_bytes[t] / routes.bytes_per_second[:, main]
+    more[:, [not one for one in away]] = 0.0
+    return more
+
+
+def _cluster(cluster: Cluster, graph: Graph, main: int, host: int | None, word: str) -> Cluster:
+    """The cluster with the mark, and with room for what lives beside the plan."""
+    streams = host is not None and host != main
+    devices = []
+    for d, device in enumerate(cluster):
+        room = 0 if device.is_host else _seen_states(graph) + (_largest_module(graph) if streams and d == main else 0)
+        marks: dict[str, str | int] = dict(device.alias)
+        if d == main:
+            marks[MARK] = word
+        if room:
+            marks[ROOM] = room
+        reserve = min(device.reserve_bytes + room, device.memory_bytes)
+        devices.append(replace(device, alias=marks, reserve_bytes=reserve) if room or d == main else device)
+    if not streams or cluster.routing == "host":
+        return replace(cluster, devices=tuple(devices))
+    assert host is not None
+    return replace(cluster, devices=tuple(devices), links=_links(cluster, devices[host], devices[main]))
+
+
+def _largest_module(graph: Graph) -> int:
+    """Bytes of the weights that are streamed together."""
+    sizes: dict[str, int] = {}
+    for key, size in zip(Modules(graph).keys, graph.parameter_bytes.tolist(), strict=True):
+        sizes[key] = sizes.get(key, 0) + size
+    return max(sizes.values(), default=0)
+
+
+def _seen_states(graph: Graph) -> int:
+    """Bytes that a model keeps of every block of the part that looks at images: it chooses among them afterwards."""
+    last: dict[str, int] = {}
+    for v, key in enumerate(Modules(graph).keys):
+        if "vision" in key and key.rpartition(".")[2].isdigit() and graph.tensor_first[v] < graph.tensor_first[v + 1]:
+            last[key] = int(graph.tensor_bytes[graph.tensor_first[v]])
+    return sum(last.values()) + max(last.values(), default=0)
+
+
+def _links(cluster: Cluster, host: Device, main: Device) -> tuple[Link, ...]:
+    """Links of a cluster in which what the CPU holds runs on the main device: between the two nothing is sent."""
+    kept = [link for link in cluster.links if host.name not in (link.source, link.target)]
+    free = [Link(a, b, float("inf")) for a, b in ((host.name, main.name), (main.name, host.name))]
+    return (*kept, *free)

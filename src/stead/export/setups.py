@@ -1,0 +1,226 @@
+"""What people already have, as placements: a `device_map`, flags of llama.cpp, a partition, a layout, lists of names.
+
+    read_setup("llama", "-ngl 33 -ts 4,9", problem)
+
+Devices are found as exports name them: numbers are accelerators in the order of the cluster unless aliases say
+otherwise, "cpu" is the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.cluster import Cluster
+from stead.errors import BadInput, did_you_mean
+from stead.export.layer_stack import BEFORE, LayerStack, stack_of
+from stead.export.llama_flags import llama_setup
+from stead.export.megatron import parts_of
+from stead.export.vllm import pp_indices
+from stead.graph import Graph
+from stead.graph.paths import module_paths, spread_labels
+from stead.printing.wording import shown_path
+from stead.problem import Placement, Problem
+from stead.readers.base import read_json
+
+# Modules of transformers that hold no operator of a graph: buffers and things that do nothing when a model is used.
+_WITHOUT_OPERATORS = ("rotary", "dropout", "drop", "rope")
+_TORCHTITAN = {"tok_embeddings": "embedding", "norm": "head", "lm_head": "head", "output": "head"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A placement that somebody uses, and the target that stands for the tool."""
+
+    placement: Placement
+    target: str
+    options: Mapping[str, str] = field(default_factory=dict)  # of the target
+    notes: tuple[str, ...] = ()
+
+
+def read_setup(tool: str, text: str, problem: Problem) -> Setup:
+    """The placement that a set-up of some tool means; BadInput names what cannot be understood."""
+    if tool not in READERS:
+        near = did_you_mean(tool, READERS)
+        raise BadInput(f"no set-up of {tool!r} can be read{near}; there are {', '.join(READERS)}")
+    return READERS[tool](text, problem)
+
+
+def _from_device_map(text: str, problem: Problem) -> Setup:
+    """A `device_map` of transformers: module to number, "cpu" or the name of a device."""
+    path = Path(text)
+    found = read_json(path)
+    if not isinstance(found, dict) or not found:
+        raise BadInput(f"{shown_path(path)}: a device_map gives modules their devices, as in {{\"model.layers.0\": 0}}")
+    graph, cluster = problem.graph, problem.cluster
+    modules = module_paths(graph)
+    devices = {key: _accelerate_device(cluster, key, value, path) for key, value in found.items()}
+    idle = [key for key in devices if not _covers(modules, key)]
+    for key in idle:
+        if not any(word in key.rpartition(".")[2] for word in _WITHOUT_OPERATORS):
+            near = did_you_mean(key, _all_paths(modules))
+            raise BadInput(f"{shown_path(path)}: the model has no module {key!r}{near}")
+    labels = np.array([_place_of(module, devices) for module in modules], dtype=np.int32)
+    bare = [v for v in np.flatnonzero(labels < 0).tolist() if graph.parameter_bytes[v]]
+    if bare:
+        name = graph.operator_names[bare[0]]
+        raise BadInput(f"{shown_path(path)}: no module in the map holds {name!r} ({len(bare)} operators with weights)")
+    row = spread_labels(graph, labels)  # what has no weights runs where its inputs are
+    streams = "cpu" in found.values() and len(set(found.values())) > 1 and not path.name.endswith(".stead.json")
+    note = ('"cpu" beside accelerators keeps weights on the CPU and computes elsewhere: they are streamed',)
+    options = {"cpu_means": "offload"} if streams else {}
+    return Setup(Placement(problem, row.astype(np.uint8)), "hf", options, note if streams else ())
+
+
+def _accelerate_device(cluster: Cluster, key: str, value: object, path: Path) -> int:
+    if isinstance(value, str) and value in cluster.names:
+        return cluster.index(value)
+    cards = [d for d, device in enumerate(cluster) if not device.is_host]
+    aliases = {device.alias.get("accelerate"): d for d, device in enumerate(cluster) if "accelerate" in device.alias}
+    if isinstance(value, str) and value.partition(":")[0] in ("cuda", "xpu", "npu", "mps", "vdev"):
+        number = value.partition(":")[2] or "0"
+        value = int(number) if number.isdecimal() else value
+    if value == "cpu":
+        host = next((d for d, device in enumerate(cluster) if device.is_host), None)
+        if host is not None:
+            return host
+        raise BadInput(f'{shown_path(path)}: {key!r} is on the CPU, which is not among the devices; add "+ cpu"')
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in aliases:
+            return aliases[value]
+        if 0 <= value < len(cards):
+            return cards[value]
+        raise BadInput(f"{shown_path(path)}: {key!r} is on accelerator {value}, there are {len(cards)}")
+    if value == "disk":
+        raise BadInput(f"{shown_path(path)}: {key!r} is on the disk, which is not simulated")
+    near = did_you_mean(str(value), cluster.names)
+    raise BadInput(f"{shown_path(path)}: {key!r} is on {value!r}, which is no device{near}")
+
+
+def _covers(modules: Sequence[str], key: str) -> bool:
+    return key == "" or any(module == key or module.startswith(f"{key}.") for module in modules)
+
+
+def _all_paths(modules: Sequence[str]) -> list[str]:
+    found = dict.fromkeys(modules)
+    for module in list(found):
+        parts = module.split(".")
+        found.update(dict.fromkeys(".".join(parts[:depth]) for depth in range(1, len(parts))))
+    return list(found)
+
+
+def _place_of(module: str, devices: Mapping[str, int]) -> int:
+    """The device of the longest name that a module lies in; -1 for none."""
+    parts = module.split(".") if module else []
+    for depth in range(len(parts), -1, -1):
+        if (key := ".".join(parts[:depth])) in devices:
+            return devices[key]
+    return -1
+
+
+def _from_partition(text: str, problem: Problem) -> Setup:
+    """Layers of every stage of vLLM, on the accelerators in order."""
+    stack = stack_of(problem.graph)
+    size = text.count(",") + 1
+    cards = _cards(problem.cluster, size, "stages")
+    layers = np.zeros(len(stack), dtype=np.uint8)
+    for rank, d in enumerate(cards):
+        begin, end = pp_indices(len(stack), rank, size, text.strip())
+        layers[begin:end] = d
+    return Setup(_by_layers(problem, stack, int(layers[0]), layers, int(layers[-1])), "vllm")
+
+
+def _from_layout(text: str, problem: Problem) -> Setup:
+    """A layout of Megatron-LM: part number v * stages + rank is on the accelerator of that rank."""
+    stack = stack_of(problem.graph)
+    parts = parts_of(text, layers=len(stack))
+    cards = [d for d, device in enumerate(problem.cluster) if not device.is_host] or list(range(len(problem.cluster)))
+    if len(parts) % len(cards) and len(parts) > len(cards):
+        raise BadInput(f"the layout has {len(parts)} parts, which {len(cards)} devices cannot take in turn")
+    before = after = cards[0]
+    layers: list[int] = []
+    for number, part in enumerate(parts):
+        d = cards[number % len(cards)]
+        layers += [d] * part.count("t")
+        before = d if "E" in part else before
+        after = d if "L" in part else after
+    return Setup(_by_layers(problem, stack, before, np.array(layers, dtype=np.uint8), after), "megatron")
+
+
+def _from_stages(text: str, problem: Problem) -> Setup:
+    """Lists of module names, one for each device in order, or named by device."""
+    path = Path(text)
+    found: Any = read_json(path)
+    graph, cluster = problem.graph, problem.cluster
+    if isinstance(found, dict):
+        named = [(cluster.index(str(device)), names) for device, names in found.items()]
+    else:
+        cards = _cards(cluster, len(found) if isinstance(found, list) else 0, "lists of names")
+        named = list(zip(cards, found, strict=True))
+    row = np.full(len(graph), -1, dtype=np.int32)
+    modules = module_paths(graph)
+    for d, names in named:
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+            raise BadInput(f'{shown_path(path)}: stages are lists of names: [["tok_embeddings", "layers.0"], ...]')
+        for name in names:
+            members = _named(graph, modules, name, path)
+            if (row[members] >= 0).any():
+                raise BadInput(f"{shown_path(path)}: {name!r} is named twice")
+            row[members] = d
+    bare = [v for v in np.flatnonzero(row < 0).tolist() if graph.parameter_bytes[v]]
+    if bare:
+        name = graph.operator_names[bare[0]]
+        raise BadInput(f"{shown_path(path)}: no stage holds {name!r} ({len(bare)} operators with weights are left out)")
+    return Setup(Placement(problem, spread_labels(graph, row).astype(np.uint8)), "torchtitan")
+
+
+def _named(graph: Graph, modules: Sequence[str], name: str, path: Path) -> NDArray[np.int64]:
+    """The operators that the name of a module means, in the model's own words or in those of torchtitan."""
+    own = [v for v, module in enumerate(modules) if module == name or module.startswith(f"{name}.")]
+    if own:
+        return np.array(own)
+    stack = stack_of(graph)
+    kind, _, number = name.partition(".")
+    if kind == "layers" and number.isdecimal() and int(number) < len(stack):
+        return np.flatnonzero(stack.position == int(number))
+    if _TORCHTITAN.get(name) == "embedding":
+        return np.flatnonzero(stack.position == BEFORE)
+    if _TORCHTITAN.get(name) == "head":
+        norms = ["norm" in f"{graph.kinds[v]} {modules[v]}".lower() for v in range(len(graph))]
+        return np.flatnonzero((stack.position == stack.after) & (np.array(norms) == (name == "norm")))
+    near = did_you_mean(name, [*_all_paths(modules), *_TORCHTITAN, *(f"layers.{n}" for n in range(len(stack)))])
+    raise BadInput(f"{shown_path(path)}: the model has no module {name!r}{near}")
+
+
+def _cards(cluster: Cluster, count: int, what: str) -> list[int]:
+    """The first so many accelerators; CPUs where there are no others."""
+    cards = [d for d, device in enumerate(cluster) if not device.is_host] or list(range(len(cluster)))
+    if not 0 < count <= len(cards):
+        raise BadInput(f"{count} {what} for {len(cards)} devices: {', '.join(cluster.names[d] for d in cards)}")
+    return cards[:count]
+
+
+def _by_layers(problem: Problem, stack: LayerStack, before: int, layers: NDArray[np.uint8], after: int) -> Placement:
+    places = np.array([before, *layers.tolist(), after], dtype=np.uint8)
+    return Placement(problem, places[stack.position - BEFORE])
+
+
+def _from_llama(text: str, problem: Problem) -> Setup:
+    """Flags of llama.cpp."""
+    row, notes = llama_setup(text, problem)
+    return Setup(Placement(problem, row), "llama", notes=notes)
+
+
+READERS: dict[str, Callable[[str, Problem], Setup]] = {
+    "hf": _from_device_map,
+    "llama": _from_llama,
+    "vllm": _from_partition,
+    "megatron": _from_layout,
+    "stages": _from_stages,
+}
+

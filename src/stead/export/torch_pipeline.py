@@ -1,0 +1,231 @@
+"""Stages for `torch.distributed.pipelining`: one program per stage, a table of them, and a script that runs them."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.cluster import Cluster
+from stead.errors import BadInput, did_you_mean
+from stead.export.base import Answer, Bundle, Granularity, Projection, Verdict
+from stead.export.consumers import versions_of
+from stead.export.projecting import operators_named, projected, refuse_moves
+from stead.export.torch_run import RUN_TEXT
+from stead.export.torch_stages import Cut, cut, loose_operators, stage_devices, stage_module, stage_numbers
+from stead.graph import Graph
+from stead.plan import Plan
+from stead.printing.wording import shown_path
+from stead.problem import Constraints, Problem
+from stead.readers.torch.aten_graph import INPUT
+from stead.readers.torch.exported import tape_of_exported, torch_package
+
+SCHEDULES = ("gpipe", "1f1b")
+MOST_ROUNDS = 20  # of moving, before everything goes to one device
+
+
+@dataclass(frozen=True, slots=True)
+class TorchPipeline:
+    """The target `torch`.
+
+    `model` is the file of `torch.export.save` that the plan was made of. With `train` its parameters are trained, and
+    users of one weight share a stage; without it they are frozen, and every stage has the copies that it needs.
+    """
+
+    model: str = ""
+    schedule: str = "gpipe"
+    microbatches: int = 4
+    train: bool = False
+    name: ClassVar[str] = "torch"
+    granularity: ClassVar[Granularity] = "stage"
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            near = did_you_mean(self.schedule, SCHEDULES)
+            raise BadInput(f"schedule is one of {', '.join(SCHEDULES)}, got {self.schedule!r}{near}")
+        if self.microbatches < 1:
+            raise BadInput(f"microbatches must be at least 1, got {self.microbatches}")
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Why no plan of a problem can be exported."""
+        kinds = set(problem.graph.kinds) - {INPUT}
+        strange = next((kind for kind in sorted(kinds) if "." not in kind), None)
+        if strange is not None or not kinds:
+            return f"its operators are not those of torch ({strange or 'none'}); read the model from a .pt2 file"
+        if problem.graph.is_training:
+            return "torch makes the backward pass itself; plan the inference graph of the .pt2 file"
+        return None
+
+    def constraints(self, graph: Graph, cluster: Cluster) -> Constraints:
+        """Users of a trained weight stay together."""
+        if not self.train:
+            return Constraints()
+        names = graph.operator_names
+        groups = [
+            tuple(names[v] for v in graph.weight_users[first:last].tolist())
+            for first, last in zip(graph.weight_user_first[:-1], graph.weight_user_first[1:], strict=True)
+            if last - first > 1
+        ]
+        return Constraints(colocate=tuple(groups))
+
+    def charged(self, problem: Problem) -> Problem:
+        """The problem as it is: stages send what the graph says, and pass on what later stages read."""
+        return problem
+
+    def project(self, plan: Plan) -> Projection:
+        """Operators that would send backward go to the stage of what they read."""
+        graph, row = plan.problem.graph, plan.placement.devices
+        after = self._in_stages(graph, row)
+        return projected(
+            plan, plan.problem, after,
+            group=lambda v: graph.modules[v],
+            name=lambda members: operators_named(plan.problem, members),
+            why=lambda v: "a stage reads from stages before it only",
+        )  # fmt: skip
+
+    def _in_stages(self, graph: Graph, row: NDArray[Any]) -> NDArray[Any]:
+        """The devices of operators once nothing sends backward."""
+        loose = self._loose(graph)
+        for _ in range(MOST_ROUNDS):
+            stage, devices = stage_numbers(graph, row, loose), stage_devices(row, loose)
+            if self.train:
+                stage = _together(graph, stage, loose)
+            after = np.where(loose, row, np.array(devices, dtype=row.dtype)[stage]).astype(row.dtype)
+            if np.array_equal(after, row):
+                return after
+            row = after  # what moved may change which device is needed first
+        return np.where(loose, row, row[~loose][-1]).astype(row.dtype)
+
+    def _loose(self, graph: Graph) -> NDArray[np.bool_]:
+        constants = self._constants()
+        return loose_operators(graph, lambda name: name in constants)
+
+    def _constants(self) -> set[str]:
+        """Names of weights that are never trained, as far as the file is at hand."""
+        return set(_buffers_of(Path(self.model))) if self.model and Path(self.model).is_file() else set()
+
+    def export(self, plan: Plan) -> Bundle:
+        """Programs, their table, and a script that runs them."""
+        reason = self.unsupported(plan.problem)
+        if reason is not None:
+            raise BadInput(f"{self.name} cannot take this plan: {reason}")
+        refuse_moves(self, self.project(plan))
+        torch = torch_package("exporting pipeline stages")
+        program, made = self.cut(plan, torch)
+        count = len(made.stages)
+        if self.schedule == "1f1b" and self.microbatches < count:
+            raise BadInput(f"1f1b needs as many micro-batches as stages: {count}, got {self.microbatches}")
+        files: dict[str, str | bytes] = {}
+        for k in range(count):
+            files[f"stage_{k}.pt2"] = self._saved(torch, program, made, k)
+        files["stages.json"] = json.dumps(self._table(made), indent=1) + "\n"
+        files["run.py"] = RUN_TEXT
+        return Bundle(files, f"torchrun --nproc-per-node {count} run.py inputs.pt", versions=versions_of("torch"))
+
+    def cut(self, plan: Plan, torch: Any) -> tuple[Any, Cut]:
+        """The exported program of a plan, and its stages."""
+        if not self.model:
+            raise BadInput("the program is not in the plan: give the file as the option model=FILE.pt2")
+        if not Path(self.model).is_file():
+            raise BadInput(f"{shown_path(self.model)} is no file; give the .pt2 file that the plan was made of")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.load(self.model)
+        parameters = set(program.graph_signature.parameters)
+        loose = self._loose(plan.problem.graph)
+        return program, cut(tape_of_exported(program), plan, loose, trains=self.train, parameters=parameters)
+
+    def _saved(self, torch: Any, program: Any, made: Cut, k: int) -> bytes:
+        """A stage as `torch.export.save` writes it."""
+        tensors = {**program.state_dict, **program.constants}
+        names = set(program.graph_signature.parameters)
+        module = stage_module(torch, made, k, tensors, trains=self.train, parameters=names)
+        dtypes = {node.name: node.meta.get("val") for node in program.graph.nodes}
+        example = tuple(_example(torch, value, dtypes) for value in made.stages[k].takes)
+        room = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.export.save(torch.export.export(module, example, strict=False), room)
+        return room.getvalue()
+
+    def _table(self, made: Cut) -> dict[str, Any]:
+        def described(values: list[Any]) -> list[dict[str, Any]]:
+            return [{"name": one.name, "shape": list(one.shape), "dtype": one.dtype} for one in values]
+
+        return {
+            "n": len(made.stages),
+            "stages": [
+                {"device": one.device, "inputs": described(one.takes), "outputs": described(one.gives),
+                 "params": one.weights}
+                for one in made.stages
+            ],
+            "schedule": self.schedule, "microbatches": self.microbatches, "train": self.train,
+        }  # fmt: skip
+
+    def verify(self, plan: Plan) -> Verdict:
+        """Run the stages by torch's own pipeline, one process each, and compare with the whole program."""
+        from stead.export.torch_verify import verified
+
+        if not self.model:
+            why = "the program is not in the plan: give it as the option model=FILE.pt2"
+            unseen = Answer("not checkable here", why)
+            return Verdict(unseen, unseen, unseen)
+        return verified(self, plan, self.export(plan))
+
+
+def _together(graph: Graph, stage: NDArray[np.int64], loose: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Stages in which users of one weight share one: the first of theirs if all can run there, else the last."""
+    rounds = 0
+    while True:
+        before = stage.copy()
+        for first, last in zip(graph.weight_user_first[:-1], graph.weight_user_first[1:], strict=True):
+            users = graph.weight_users[first:last]
+            earliest = max((_needs(graph, stage, loose, v) for v in users.tolist()), default=0)
+            low = int(stage[users].min(initial=np.iinfo(np.int64).max)) if users.size else 0
+            may = users.size and earliest <= low and rounds < MOST_ROUNDS
+            stage[users] = low if may else stage[users].max(initial=0)
+        for v in np.flatnonzero(~loose).tolist():
+            stage[v] = max(int(stage[v]), _needs(graph, stage, loose, v))
+        rounds += 1
+        if np.array_equal(before, stage):
+            return stage
+
+
+def _needs(graph: Graph, stage: NDArray[np.int64], loose: NDArray[np.bool_], v: int) -> int:
+    """The first stage in which all that an operator reads is there."""
+    reads = graph.tensor_producer[graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]]]
+    return int(stage[reads[~loose[reads]]].max(initial=0))
+
+
+def _buffers_of(path: Path) -> list[str]:
+    """Names of buffers and constants in a .pt2 file, read without torch."""
+    from stead.readers.torch.pt2_archive import read_archive
+
+    specs = read_archive(path)["model"]["graph_module"]["signature"]["input_specs"]
+    found = []
+    for spec in specs:
+        for kind, key in (("buffer", "buffer_name"), ("tensor_constant", "tensor_constant_name")):
+            if kind in spec:
+                found.append(spec[kind][key])
+    return found
+
+
+def _example(torch: Any, value: Any, held: dict[str, Any]) -> Any:
+    """A tensor of the shape and type that a stage takes."""
+    known = held.get(value.name)
+    if isinstance(known, torch.Tensor):
+        return torch.zeros(tuple(value.shape), dtype=known.dtype)
+    return torch.zeros(tuple(value.shape), dtype=_dtypes(torch).get(value.dtype, torch.float32))
+
+
+def _dtypes(torch: Any) -> dict[str, Any]:
+    return {
+        "fp32": torch.float32, "fp64": torch.float64, "fp16": torch.float16, "bf16": torch.bfloat16,
+        "int64": torch.int64, "int32": torch.int32, "int8": torch.int8, "bool": torch.bool, "uint8": torch.uint8,
+    }  # fmt: skip

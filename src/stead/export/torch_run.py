@@ -1,0 +1,73 @@
+"""The script that comes with exported stages; also what `verify` runs."""
+
+RUN_TEXT = '''"""Runs the stages of this folder as a pipeline, one process for each stage.
+
+    torchrun --nproc-per-node N run.py inputs.pt [outputs.pt]
+
+inputs.pt is what torch.save wrote: a tuple of tensors whose first dimension is micro-batches times that of the exported
+program. Where parameters are trained, {"inputs": ..., "target": ...} gives losses and gradients, too.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+HERE = Path(__file__).parent
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+def loss_of(output, target):
+    return torch.nn.functional.mse_loss(output, target)
+
+
+def load(number, device):
+    """A stage as a module on a device."""
+    program = torch.export.load(HERE / f"stage_{number}.pt2")
+    if device.type != "cpu":
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, str(device))
+    return program.module().to(device)
+
+
+def main(inputs, outputs=None, loss_fn=loss_of):
+    table = json.loads((HERE / "stages.json").read_text())
+    rank, count = int(os.environ["RANK"]), table["n"]
+    own = int(os.environ.get("LOCAL_RANK", 0))
+    device = torch.device("cuda", own) if torch.cuda.is_available() else torch.device("cpu")
+    given = torch.load(inputs)
+    given = given if isinstance(given, dict) else {"inputs": given}
+    started = dist.is_initialized()
+    if not started:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    assert dist.get_world_size() == count, f"{count} stages need {count} processes"
+    module = load(rank, device)
+    stage = PipelineStage(module, rank, count, device)
+    trains = table["train"] and "target" in given
+    schedule = SCHEDULES[table["schedule"]](stage, table["microbatches"], loss_fn=loss_fn if trains else None)
+    step = schedule.step if trains else schedule.eval
+    arguments = [one.to(device) for one in given["inputs"]] if rank == 0 else []
+    named = {"target": given["target"].to(device), "losses": []} if trains and rank == count - 1 else {}
+    with torch.enable_grad() if trains else torch.no_grad():
+        result = step(*arguments, **named)
+    found = {"outputs": result if rank == count - 1 else None}
+    if trains:
+        found["gradients"] = {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
+        found["losses"] = named.get("losses")
+    if outputs:
+        torch.save(found, f"{outputs}.{rank}")
+    if not started:
+        dist.barrier()
+        dist.destroy_process_group()
+    return found
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
+    main(*sys.argv[1:])
+'''

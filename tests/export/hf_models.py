@@ -1,0 +1,50 @@
+"""Writes small random models of six architectures: python hf_models.py FOLDER NAME..."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+NAMES = ("llama", "gpt2", "t5", "mixtral", "llava", "qwen3")
+WIDTHS = {
+    "vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+def made(name: str) -> Any:
+    """A model with random weights."""
+    import transformers as t
+
+    if name == "llama":
+        return t.LlamaForCausalLM(t.LlamaConfig(**WIDTHS, num_hidden_layers=4))
+    if name == "qwen3":
+        return t.Qwen3ForCausalLM(t.Qwen3Config(**WIDTHS, num_hidden_layers=4, head_dim=16))
+    if name == "gpt2":
+        sizes = {"vocab_size": 128, "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 128}
+        return t.GPT2LMHeadModel(t.GPT2Config(**sizes, bos_token_id=1, eos_token_id=2))
+    if name == "t5":
+        sizes = {"vocab_size": 128, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 3, "num_heads": 4}
+        return t.T5ForConditionalGeneration(t.T5Config(**sizes, num_decoder_layers=3, decoder_start_token_id=0))
+    if name == "mixtral":
+        config = t.MixtralConfig(**WIDTHS, num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2)
+        return t.MixtralForCausalLM(config)
+    assert name == "llava"
+    eye = t.CLIPVisionConfig(
+        hidden_size=48, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, image_size=32, patch_size=8
+    )
+    text = t.LlamaConfig(**WIDTHS, num_hidden_layers=3)
+    return t.LlavaForConditionalGeneration(
+        t.LlavaConfig(vision_config=eye, text_config=text, image_token_index=120, image_token_id=120)
+    )
+
+
+def main(folder: str, *names: str) -> None:
+    import torch
+
+    for name in names:
+        torch.manual_seed(0)
+        made(name).save_pretrained(Path(folder) / name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

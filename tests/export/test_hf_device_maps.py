@@ -1,0 +1,289 @@
+"""Device maps of Hugging Face: what they can express, and what transformers and accelerate do with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stead.cli.main import exit_code
+from stead.cluster import Cluster
+from stead.errors import BadInput
+from stead.export.base import Exporter
+from stead.export.hf import HuggingFaceMap
+from stead.export.hf_modules import Modules, place_in_map
+from stead.export.placing import place_for
+from stead.placing.loading import Loaded, load
+from stead.plan import Plan
+from stead.problem import Latency, Placement, Problem
+from stead.readers.hf import HuggingFace
+from stead.sim import simulate
+from stead.testing import tiny_layers
+from stead.testing.exporters import ExporterContract, plan_of
+
+HERE = Path(__file__).parent
+NAMES = ("llama", "gpt2", "t5", "mixtral", "llava", "qwen3")
+TOKENS = 24  # with an image of 16 for the model that looks
+DEVICES = """
+[[device]]
+name = "big"
+kind = "gpu"
+memory = "{big}B"
+bandwidth = "500GB/s"
+flops = {{fp32 = "10T"}}
+[[device]]
+name = "small"
+kind = "gpu"
+memory = "{small}B"
+bandwidth = "300GB/s"
+flops = {{fp32 = "5T"}}
+[[device]]
+name = "cpu"
+kind = "cpu"
+memory = "64MiB"
+bandwidth = "50GB/s"
+flops = {{fp32 = "1T"}}
+[[link]]
+between = ["*", "*"]
+bandwidth = "12GB/s"
+latency = "10us"
+"""
+needs_transformers = pytest.mark.skipif(
+    any(find_spec(package) is None for package in ("torch", "transformers", "accelerate")),
+    reason="transformers or accelerate is not installed",
+)
+GPT2 = {
+    "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 128, "n_embd": 64, "n_layer": 3,
+    "n_head": 4, "n_positions": 128, "torch_dtype": "float32",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small random model of every architecture."""
+    folder = tmp_path_factory.mktemp("models")
+    command = [sys.executable, str(HERE / "hf_models.py"), str(folder), *NAMES]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def devices_for(folder: Path, name: str, *, shares: tuple[float, float] = (0.6, 0.35)) -> Loaded:
+    """A model and two accelerators that hold so much of it, beside a CPU."""
+    file = folder / f"{name}-{shares[0]}.toml"
+    options = {"phase": "prefill", "context": TOKENS}
+    weights = int(load(folder / name, "cpu", options=options).graph.weight_bytes.sum())
+    big, small = (int(share * weights) for share in shares)
+    file.write_text(DEVICES.format(big=big, small=small))
+    return load(folder / name, str(file), options=options)
+
+
+def small_gpt2(*, cpu: bool = False) -> Problem:
+    """A model with a tied weight on two accelerators, the second of which may be a CPU."""
+    model = HuggingFace(phase="prefill", context=8).from_config(dict(GPT2))
+    return load(model, "3090,3060+cpu" if cpu else "2x 3090").problem(Latency())
+
+
+def scattered(problem: Problem, seed: int, *, by_group: bool) -> Plan:
+    """A plan at random, of whole groups or of operators."""
+    random = np.random.default_rng(seed)
+    groups = Modules(problem.graph).groups
+    row = random.integers(0, len(problem.cluster), len(problem.graph))
+    return plan_of(problem, (row[groups] if by_group else row).tolist())
+
+
+class TestHuggingFaceMap(ExporterContract):
+    @pytest.fixture
+    def exporter(self) -> Exporter:
+        return HuggingFaceMap()
+
+    def problems(self) -> list[Problem]:
+        return [*super().problems(), small_gpt2(), small_gpt2(cpu=True)]
+
+
+class TestOffloading(TestHuggingFaceMap):
+    @pytest.fixture
+    def exporter(self) -> Exporter:
+        return HuggingFaceMap(cpu_means="offload")
+
+
+# What a map can express
+
+
+def test_users_of_a_weight_stay_together_and_so_do_tables_that_are_added_up() -> None:
+    problem = small_gpt2()
+    constraints = HuggingFaceMap().constraints(problem.graph, problem.cluster)
+    assert ("transformer.wte", "transformer.wpe", "lm_head") in constraints.colocate
+    assert ("transformer.h.1",) in constraints.colocate
+    assert len(constraints.colocate) == 1 + 3
+
+
+def test_a_map_names_every_module_and_buffer() -> None:
+    model = HuggingFace(phase="prefill", context=8).from_config({
+        "model_type": "llama", "vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 12,
+        "num_attention_heads": 4, "torch_dtype": "float32",
+    })  # fmt: skip
+    problem = load(model, "2x 3090").problem(Latency())
+    blocks = len(problem.graph) * [0]
+    for v, key in enumerate(Modules(problem.graph).keys):
+        blocks[v] = int(key in ("model.layers.10", "model.norm", "lm_head"))
+    exporter = HuggingFaceMap()
+    made = json.loads(str(exporter.export(plan_of(problem, blocks)).files["device_map.json"]))
+    layers = {f"model.layers.{n}": int(n == 10) for n in range(12)}
+    assert made == {"model.embed_tokens": 0, **layers, "model.norm": 1, "lm_head": 1, "model.rotary_emb": 0}
+    assert place_in_map(made, "model.layers.1.mlp.up_proj.weight") == 0
+    assert place_in_map(made, "model.layers.10.mlp.up_proj.weight") == 1
+
+
+def test_a_block_in_two_places_is_refused_by_name_and_moved_on_demand() -> None:
+    problem = tiny_layers()
+    plan = plan_of(problem, [0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1])  # the mlp of layer 0 elsewhere
+    exporter = HuggingFaceMap()
+    with pytest.raises(BadInput, match=r"layers\.0 \(1 operator\) from d1 to d0: model\.layers\.0 is loaded as one"):
+        exporter.export(plan)
+    found = exporter.project(plan)
+    assert found.placement.devices.tolist() == [0] * 9 + [1, 1]
+    assert [move.operators for move in found.moves] == [1]
+
+
+def test_a_tied_weight_in_two_places_is_moved_with_its_reason() -> None:
+    problem = small_gpt2()
+    row = [int(key in ("transformer.ln_f", "lm_head")) for key in Modules(problem.graph).keys]
+    moves = HuggingFaceMap().project(plan_of(problem, row)).moves
+    assert {move.what for move in moves} <= {"lm_head", "transformer.wte", "transformer.wpe"}
+    assert all("shares weights" in move.why for move in moves)
+    assert moves
+
+
+def test_cpu_beside_accelerators_is_no_plain_map_unless_weights_only_wait_there() -> None:
+    problem = small_gpt2(cpu=True)
+    host = problem.cluster.names.index("cpu")
+    row = [host if key == "transformer.h.1" else 0 for key in Modules(problem.graph).keys]
+    plan = plan_of(problem, row)
+    computes, waits = (HuggingFaceMap(cpu_means=means).export(plan) for means in ("compute", "offload"))
+    assert sorted(computes.files) == ["device_map.stead.json", "load.py"]
+    assert 'CPU_COMPUTES = "device_map.stead.json", 0, True' in str(computes.files["load.py"])
+    assert sorted(waits.files) == ["device_map.json", "load.py"]
+    assert json.loads(str(waits.files["device_map.json"]))["transformer.h.1"] == "cpu"
+    everything = HuggingFaceMap().export(plan_of(problem, [host] * len(row)))
+    assert sorted(everything.files) == ["device_map.json", "load.py"]  # a map of "cpu" alone does compute there
+
+
+def test_streamed_weights_and_returned_results_are_charged_once() -> None:
+    problem = small_gpt2(cpu=True)
+    graph, routes, names = problem.graph, problem.routes, problem.cluster.names
+    main, host = 0, names.index("cpu")
+    charged = HuggingFaceMap(cpu_means="offload").charged(problem)
+    v = graph.index("transformer.h.1.mlp.c_fc")  # a weight of 64 x 256 and a bias of 256, 4 bytes each
+    copied = 2 * routes.latency_seconds[host, main] + (64 * 256 + 256) * 4 / routes.bytes_per_second[host, main]
+    assert charged.costs.seconds[v, host] == pytest.approx(problem.costs.seconds[v, main] + copied, rel=1e-12)
+    head, other = graph.index("lm_head"), 1
+    back = routes.latency_seconds[other, main] + 8 * 128 * 4 / routes.bytes_per_second[other, main]
+    assert charged.costs.seconds[head, other] == pytest.approx(problem.costs.seconds[head, other] + back, rel=1e-12)
+    assert charged.costs.seconds[head, main] == problem.costs.seconds[head, main]
+
+
+def test_what_has_no_map_is_told_in_a_sentence() -> None:
+    exporter = HuggingFaceMap()
+    training = load(HuggingFace(phase="train", context=8).from_config(dict(GPT2)), "2x 3090").problem(Latency())
+    assert "inference" in str(exporter.unsupported(training))
+    with pytest.raises(BadInput, match=r"cpu_means is one of compute, offload, got 'ofload'; did you mean"):
+        HuggingFaceMap(cpu_means="ofload")
+
+
+def test_without_the_model_nothing_can_be_seen() -> None:
+    verdict = HuggingFaceMap().verify(plan_of(tiny_layers(), [0] * 11))
+    assert not verdict.failed
+    assert verdict.outputs.result == "not checkable here"
+    assert "model=FOLDER" in verdict.outputs.detail
+
+
+# What transformers and accelerate do
+
+
+@needs_transformers
+@pytest.mark.parametrize("name", NAMES)
+def test_transformers_runs_a_plan_as_it_was_made(name: str, models: Path) -> None:
+    exporter = HuggingFaceMap(model=str(models / name))
+    loaded = devices_for(models, name)
+    plan = place_for(exporter, loaded, objective=Latency(), evaluations=200)
+    assert len(set(plan.placement.devices.tolist())) > 1
+    verdict = exporter.verify(plan)
+    assert verdict.outputs.result == "passed", verdict
+    assert "tokens identical" in verdict.outputs.detail
+    assert verdict.placed.result == "passed", verdict
+
+
+@needs_transformers
+def test_at_the_planned_peak_it_fits_and_5_percent_below_the_tensors_are_named(models: Path) -> None:
+    exporter = HuggingFaceMap(model=str(models / "llama"))
+    loaded = devices_for(models, "llama")
+    plan = place_for(exporter, loaded, objective=Latency(), evaluations=200)
+    peak = int(plan.trace.peak_bytes[0])
+    fits = exporter.verify(limited(plan, peak))
+    assert fits.memory.result == "passed", fits
+    ledger = int(fits.memory.detail.split()[1])
+    assert 0.9 * peak <= ledger <= peak
+    full = exporter.verify(limited(plan, int(0.95 * peak)))
+    assert full.failed
+    assert full.memory.result == "failed"
+    assert full.memory.detail.startswith("big is full: vdev:0 is out of memory")
+    assert "alive: " in full.memory.detail
+    assert "proj.weight" in full.memory.detail
+
+
+def limited(plan: Plan, usable: int) -> Plan:
+    """The same plan on a first device with another memory."""
+    problem = plan.problem.with_memory("big", usable)
+    placement = Placement(problem, plan.placement.devices)
+    seconds = simulate(problem, placement).objective_seconds
+    return Plan(problem, replace(plan.solution, placement=placement, objective_seconds=seconds, bound_seconds=0.0))
+
+
+@needs_transformers
+def test_place_export_and_verify_on_the_command_line(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices_for(models, "qwen3", shares=(0.6, 0.1))
+    monkeypatch.chdir(tmp_path)
+    place = ["place", str(models / "qwen3"), "--devices", str(models / "qwen3-0.6.toml"), "--phase", "prefill"]
+    shape = ["--context", str(TOKENS), "--objective", "latency", "--evaluations", "200", "-o", "plan.json"]
+    assert exit_code([*place, *shape, "--target", "hf"]) == 0
+    assert exit_code(["export", "plan.json", "--to", "hf", "-o", "out"]) == 0
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"device_map.stead.json", "load.py", "plan.json", "README.txt", "versions.json"}
+    capsys.readouterr()
+    assert exit_code(["verify", "plan.json", "--to", "hf", "--set", f"model={models / 'qwen3'}", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [told[key]["result"] for key in ("outputs", "placed", "memory")] == ["passed"] * 3
+    assert "modules compute on the CPU" in told["placed"]["detail"]
+
+
+@needs_transformers
+@pytest.mark.slow
+@pytest.mark.parametrize("means", ["compute", "offload"])
+@pytest.mark.parametrize("name", NAMES)
+def test_random_placements_of_modules_run_as_planned(name: str, means: str, models: Path) -> None:
+    exporter = HuggingFaceMap(model=str(models / name), cpu_means=means)
+    loaded = devices_for(models, name, shares=(9.0, 9.0))
+    for seed in range(5):
+        plan = scattered(exporter.charged(loaded.problem(Latency())), seed, by_group=True)
+        verdict = exporter.verify(plan)
+        assert not verdict.failed, verdict
+        assert verdict.placed.result == "passed", verdict
+
+
+def test_clusters_of_two_cpus_are_refused() -> None:
+    problem = tiny_layers()
+    hosts = tuple(replace(device, kind="cpu") for device in problem.cluster)
+    two = Cluster(hosts, problem.cluster.links)
+    reason = HuggingFaceMap().unsupported(Problem(problem.graph, two, problem.costs))
+    assert reason == "a device_map knows one CPU, and here are d0, d1"

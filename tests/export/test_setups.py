@@ -1,0 +1,198 @@
+"""Set-ups that people have, as placements; what was exported comes back as it was."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from layered import layered, plan_by_layers
+
+from stead.cli.main import exit_code
+from stead.errors import BadInput
+from stead.export import TARGETS, exporter
+from stead.export.placing import for_target
+from stead.export.setups import read_setup
+from stead.placing.loading import load
+from stead.problem import Latency, Problem
+from stead.readers import write_graph
+from stead.testing.exporters import drawn_plans, plan_of
+from stead.workloads.demo import demo_graph
+
+MODELS = Path(__file__).parents[2] / "examples" / "models"
+
+
+def written(tmp_path: Path, content: object) -> str:
+    (tmp_path / "setup.json").write_text(json.dumps(content))
+    return str(tmp_path / "setup.json")
+
+
+@pytest.mark.parametrize("experts", [False, True])
+def test_exports_for_llama_come_back(experts: bool) -> None:
+    for plan in drawn_plans(layered(5, 3, experts=experts), 12):
+        ready = for_target(plan, exporter("llama")).plan
+        text = exporter("llama").export(ready).text
+        assert read_setup("llama", text, ready.problem).placement.devices.tolist() == ready.placement.devices.tolist()
+
+
+@pytest.mark.parametrize("target", ["vllm", "megatron", "torchtitan"])
+def test_exports_of_stages_come_back(target: str, tmp_path: Path) -> None:
+    problem = layered(6, 3, host=False)
+    for cuts in ((2, 4), (1, 5), (3, 4)):
+        devices = np.searchsorted(cuts, np.arange(6), side="right").tolist()
+        plan = plan_by_layers(problem, devices, before=0)
+        bundle = exporter(target).export(plan)
+        text, tool = bundle.text, target
+        if target == "vllm":
+            text = next(word.partition("=")[2] for word in shlex.split(text) if word.startswith("VLLM_PP"))
+        elif target == "megatron":
+            text = shlex.split(text)[-1]
+        else:
+            text, tool = written(tmp_path, json.loads(bundle.files["parts.json"])), "stages"
+        assert read_setup(tool, text, problem).placement.devices.tolist() == plan.placement.devices.tolist()
+
+
+def devices_of(problem: Problem, setup: dict[str, object], tmp_path: Path) -> dict[str, str]:
+    return read_setup("hf", written(tmp_path, setup), problem).placement.by_name()
+
+
+def test_a_device_map_places_modules_by_their_longest_name(tmp_path: Path) -> None:
+    problem = layered(2, 2)
+    setup = {"model": 0, "model.layers.1": 1, "model.layers.1.mlp": "cpu", "lm_head": "cuda:1", "model.rotary_emb": 0}
+    assert devices_of(problem, setup, tmp_path) == {
+        "model.embed_tokens": "d1", "model.layers.0.self_attn": "d1", "model.layers.0.mlp": "d1",
+        "model.layers.1.self_attn": "d2", "model.layers.1.mlp": "d0", "model.norm": "d1", "lm_head": "d2",
+    }  # fmt: skip
+
+
+def test_the_cpu_in_a_device_map_is_said_to_stream(tmp_path: Path) -> None:
+    found = read_setup("hf", written(tmp_path, {"model": 0, "lm_head": "cpu"}), layered(2, 2))
+    assert found.options == {"cpu_means": "offload"}
+    assert "streamed" in found.notes[0]
+    assert read_setup("hf", written(tmp_path, {"": "cpu"}), layered(2, 2)).options == {}
+
+
+@pytest.mark.parametrize(
+    ("setup", "why"),
+    [
+        ({"model.layrs": 0}, "no module 'model.layrs'; did you mean 'model.layers'"),
+        ({"model": 0}, "no module in the map holds 'lm_head'"),
+        ({"": 2}, "accelerator 2, there are 2"),
+        ({"": "disk"}, "on the disk, which is not simulated"),
+        ({"": "tpu"}, "'tpu', which is no device"),
+        ({"": True}, "True, which is no device"),
+        ([], "a device_map gives modules their devices"),
+    ],
+)
+def test_a_device_map_that_makes_no_sense_is_told(setup: object, why: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=why):
+        read_setup("hf", written(tmp_path, setup), layered(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ("-m x.gguf -ngl 99 -ts 1,1 -fit off", [0, 1, 1, 1, 2, 2]),  # five layers with the output, three and two
+        ("--n-gpu-layers 3 --tensor-split=2,1", [0, 0, 0, 1, 1, 2]),
+        ("-ngl 3 -dev CUDA1 -c 4096", [0, 0, 0, 2, 2, 2]),
+        ("-ngl 0", [0] * 6),
+        ("-ngl all -dev CUDA1,CUDA0 -ts 1,4", [0, 2, 1, 1, 1, 1]),
+    ],
+)
+def test_flags_of_llama_mean_devices_of_layers(flags: str, wanted: list[int]) -> None:
+    problem = layered(4, 2)
+    row = read_setup("llama", flags, problem).placement.devices.tolist()
+    assert [row[0], *(row[1 + 2 * n] for n in range(4)), row[-1]] == wanted
+
+
+def test_experts_can_be_on_the_cpu_in_three_ways() -> None:
+    problem = layered(3, 1, experts=True)
+    experts = [n for n, kind in enumerate(problem.graph.kinds) if kind == "Experts"]
+    for flags, wanted in (("-cmoe", [0, 0, 0]), ("-ncmoe 2", [0, 0, 1]), (r"-ot 'blk\.1\..*exps=CPU'", [1, 0, 1])):
+        row = read_setup("llama", f"-ngl 99 {flags}", problem).placement.devices
+        assert row[experts].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("-ngl", "-ngl needs a value"),
+        ("-ngl 2 -ts a,b", "-ts needs numbers"),
+        ("-ngl 2 -ts 1,1,1", "3 parts for 2 devices"),
+        ("-ngl 2 -dev CUDA7", "no device 'CUDA7'; did you mean"),
+        ("-ngl 2 -ot exps", "-ot needs PATTERN=BUFFER"),
+        ("-ngl 2 -ot '(=CPU'", "is no pattern"),
+        ("-sm row", "-sm layer can be read"),
+        ("-fit on", "modelled for one accelerator"),
+        ("'", "cannot read the flags"),
+    ],
+)
+def test_flags_that_make_no_sense_are_told(flags: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        read_setup("llama", flags, layered(2, 2))
+
+
+def test_stages_by_name_of_device_and_in_the_words_of_the_model(tmp_path: Path) -> None:
+    problem = layered(2, 2, host=False)
+    setup = {"d1": ["model.embed_tokens", "model.layers.0"], "d0": ["layers.1", "model.norm", "lm_head"]}
+    found = read_setup("stages", written(tmp_path, setup), problem).placement.devices.tolist()
+    assert found == [1, 1, 1, 0, 0, 0, 0]
+    for wrong, why in (
+        ([["tok_embeddings", "layers.0"], ["layers.1", "layers.0", "norm", "lm_head"]], "'layers.0' is named twice"),
+        ([["tok_embeddings", "layers.0"], ["layers.1"]], "no stage holds 'model.norm'"),
+        ([["tok_embedding"]], "no module 'tok_embedding'; did you mean 'tok_embeddings'"),
+        ([[], [], []], "3 lists of names for 2 devices"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            read_setup("stages", written(tmp_path, wrong), problem)
+
+
+def test_virtual_stages_of_megatron_go_round() -> None:
+    problem = layered(4, 2, host=False)
+    found = read_setup("megatron", "Et|t|t|tL", problem).placement.devices.tolist()
+    assert found == [0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1]
+
+
+def test_score_shows_a_set_up_beside_what_stead_would_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_graph("demo.json", demo_graph())
+    score = ["score", "demo.json", "-d", "3090,3060", "--from", "vllm", "20,4", "--evaluations", "200"]
+    code = exit_code([*score, "-o", "mine.json"])
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "given (vllm)" in out
+    assert " verdict  " in out
+    assert exit_code(["export", "mine.json", "--to", "vllm"]) == 0
+    assert "VLLM_PP_LAYER_PARTITION=20,4" in capsys.readouterr().out
+    assert exit_code([*score, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tool"] == "vllm"
+    assert found["baselines"][0]["name"] == "stead"
+    assert found["better_seconds"] <= found["objective_seconds"]
+
+
+def test_a_set_up_that_does_not_fit_ends_with_three(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_graph("demo.json", demo_graph())
+    code = exit_code(["score", "demo.json", "-d", "3090,3060", "--from", "vllm", "1,23", "--evaluations", "100"])
+    assert code == 3
+    assert "this set-up does not fit" in capsys.readouterr().out
+
+
+@pytest.mark.skipif("hf" not in TARGETS, reason="there is no target for transformers")
+@pytest.mark.parametrize("model", ["llama-3-8b", "gpt2-xl", "qwen3-30b-a3b"])
+def test_device_maps_come_back(model: str, tmp_path: Path) -> None:
+    problem = load(MODELS / model, "3090,3060,cpu 512GB").problem(Latency())
+    row = np.sort(np.random.default_rng(0).integers(0, 3, len(problem.graph))).tolist()
+    ready = for_target(plan_of(problem, row), exporter("hf")).plan
+    (name, content), *_ = [item for item in exporter("hf").export(ready).files.items() if "device_map" in item[0]]
+    (tmp_path / name).write_text(str(content))
+    found = read_setup("hf", str(tmp_path / name), problem)
+    assert found.placement.devices.tolist() == ready.placement.devices.tolist()
+    assert found.options == {}

@@ -1,0 +1,80 @@
+"""Writes exported programs of small models: python torch_programs.py FOLDER NAME..."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SMALL = ("llama", "cnn")
+NAMES = ("llama", "qwen3", "bert", "vit", "t5", "cnn")
+TOKENS, BATCH = 6, 2
+WIDTHS = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}  # fmt: skip
+TURNING = {**WIDTHS, "num_key_value_heads": 2, "use_cache": False, "tie_word_embeddings": False}
+STILL = {**WIDTHS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+class First(torch.nn.Module):
+    """What a model of transformers gives first."""
+
+    def __init__(self, model: Any, *names: str) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.model(**dict(zip(self.names, inputs, strict=True)), return_dict=False)[0]
+
+
+class Picture(torch.nn.Module):
+    """Convolutions with a connection that skips some of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.parts = torch.nn.ModuleList(torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(4))
+        self.head = torch.nn.Linear(8, 5)
+
+    def forward(self, x: Any) -> Any:
+        begin = y = torch.relu(self.first(x))
+        for part in self.parts:
+            y = y + torch.relu_(part(y))
+        return self.head((y + begin).mean((2, 3)))
+
+
+def made(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """A model with random weights and inputs for it."""
+    words = torch.randint(0, 64, (BATCH, TOKENS))
+    if name == "cnn":
+        return Picture(), (torch.randn(BATCH, 3, 8, 8),)
+    import transformers as t
+
+    if name == "llama":
+        return First(t.LlamaForCausalLM(t.LlamaConfig(**TURNING)), "input_ids"), (words,)
+    if name == "qwen3":
+        return First(t.Qwen3ForCausalLM(t.Qwen3Config(**TURNING, head_dim=8)), "input_ids"), (words,)
+    if name == "bert":
+        return First(t.BertModel(t.BertConfig(**STILL), add_pooling_layer=False), "input_ids"), (words,)
+    if name == "vit":
+        still = {key: value for key, value in STILL.items() if key not in ("vocab_size", "max_position_embeddings")}
+        config = t.ViTConfig(**still, image_size=16, patch_size=4)
+        return First(t.ViTModel(config, add_pooling_layer=False), "pixel_values"), (torch.randn(BATCH, 3, 16, 16),)
+    assert name == "t5"
+    config = t.T5Config(
+        vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=3, num_heads=4, dropout_rate=0.0, use_cache=False,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    return First(t.T5ForConditionalGeneration(config), "input_ids", "decoder_input_ids"), (words, words.clone())
+
+
+def main(folder: str, *names: str) -> None:
+    for name in names:
+        torch.manual_seed(0)
+        module, inputs = made(name)
+        torch.export.save(torch.export.export(module.eval(), inputs, strict=False), Path(folder) / f"{name}.pt2")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
