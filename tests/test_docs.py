@@ -21,6 +21,7 @@ import typer
 
 import stead
 from stead.cli.main import app, exit_code
+from stead.export import exporter
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -220,7 +221,8 @@ def test_commands_that_a_page_shows_have_the_options_they_use(page: Path) -> Non
         wrong += [(line, word) for word in line[2:] if re.match("-+[a-z]", word) and word not in options]
         learns = line[2] if line[1] == "train" else None
         solver = line[line.index("--solver") + 1] if "--solver" in line else learns or "auto"
-        fields = {option.name for option in dataclasses.fields(stead.solver(solver))}
+        taker = exporter(line[line.index("--to") + 1]) if "--to" in line else stead.solver(solver)
+        fields = {option.name for option in dataclasses.fields(taker)}
         settings = [after for before, after in pairwise(line) if before == "--set"]
         wrong += [(line, text) for text in settings if text.partition("=")[0] not in fields]
     assert wrong == []

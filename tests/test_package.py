@@ -19,8 +19,8 @@ from stead.cli.main import exit_code
 
 ROOT = Path(__file__).parent.parent
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "simulate", "solvers", "devices", "formats", "zoo", "bench",
-    "train",
+    "demo", "doctor", "place", "explain", "report", "score", "export", "verify", "simulate", "solvers", "devices",
+    "formats", "targets", "zoo", "bench", "train",
 )  # fmt: skip
 
 
@@ -124,9 +124,10 @@ def test_the_command_line_starts_without_numpy() -> None:
 
 
 def test_help_and_lists_load_no_solver_no_reader_and_no_numpy() -> None:
-    loaded = loaded_by_commands("--help", *(f"{verb} --help" for verb in VERBS), "solvers", "formats")
+    loaded = loaded_by_commands("--help", *(f"{verb} --help" for verb in VERBS), "solvers", "formats", "targets")
     assert below("stead.solvers", loaded) == {"registry"}
     assert below("stead.readers", loaded) == {"known_formats"}
+    assert below("stead.export", loaded) == {"targets"}
     assert not {"numpy", "torch", "pydantic", "stead.sim", "stead.learn", "stead.problem"} & loaded
 
 

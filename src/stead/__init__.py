@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stead import testing
     from stead.cluster import Cluster, Device, Link, cluster_from, link_all, link_both_ways
     from stead.costs import Costs, CostSource, Given, Roofline, Source
-    from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, SteadError
+    from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, RunFailed, SteadError
     from stead.graph import Graph, GraphBuilder, Operator, Tensor
     from stead.placing.loading import load
     from stead.placing.place import place, place_problem
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stead.readers.torch.capture import from_capture
     from stead.readers.torch.exported import from_torch
     from stead.report import OperatorReport, Report, explain, explain_operators, operator_text, page, summary
+    from stead.run.tune import Tuned, tune
     from stead.sim import Bound, Scores, Trace, best_bound, lower_bounds, screen_many, simulate, simulate_many
     from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
     from stead.version import __version__
@@ -49,7 +50,7 @@ _HOME = {
     "stead.placing.place": ("place", "place_problem"),
     "stead.cluster": ("Cluster", "Device", "Link", "cluster_from", "link_all", "link_both_ways"),
     "stead.costs": ("CostSource", "Costs", "Given", "Roofline", "Source"),
-    "stead.errors": ("BadCluster", "BadGraph", "BadInput", "Infeasible", "MissingExtra", "SteadError"),
+    "stead.errors": ("BadCluster", "BadGraph", "BadInput", "Infeasible", "MissingExtra", "RunFailed", "SteadError"),
     "stead.readers": ("Model", "read", "write_graph"),
     "stead.readers.torch.capture": ("from_capture",),
     "stead.readers.torch.exported": ("from_torch",),
@@ -61,6 +62,7 @@ _HOME = {
         "Throughput",
     ),
     "stead.report": ("OperatorReport", "Report", "explain", "explain_operators", "operator_text", "page", "summary"),
+    "stead.run.tune": ("Tuned", "tune"),
     "stead.sim": (
         "Bound", "Scores", "Trace", "best_bound", "lower_bounds", "screen_many", "simulate", "simulate_many",
     ),
@@ -73,12 +75,12 @@ __all__ = [
     "BadCluster", "BadGraph", "BadInput", "Baseline", "Bound", "Budget", "Cluster", "Constraints", "CostSource",
     "Costs", "Device", "Fifo", "Given", "Graph", "GraphBuilder", "Improvement", "Infeasible", "Latency", "Link",
     "MissingExtra", "Model", "Operator", "OperatorReport", "Placement", "PlacetoDispatch", "Plan", "Priority",
-    "Problem", "ProgramOrder", "Report", "Roofline", "Scores", "Search", "Solution", "Solver", "Source",
-    "SteadError", "Tensor", "Throughput", "Trace", "__version__", "best_bound", "cluster_from", "explain",
+    "Problem", "ProgramOrder", "Report", "Roofline", "RunFailed", "Scores", "Search", "Solution", "Solver", "Source",
+    "SteadError", "Tensor", "Throughput", "Trace", "Tuned", "__version__", "best_bound", "cluster_from", "explain",
     "explain_operators", "from_capture", "from_torch", "link_all", "link_both_ways",
     "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "read",
     "screen_many", "simulate",
-    "simulate_many", "solver", "solver_names", "summary", "testing", "write_graph",
+    "simulate_many", "solver", "solver_names", "summary", "testing", "tune", "write_graph",
 ]  # fmt: skip
 
 

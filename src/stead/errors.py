@@ -5,6 +5,8 @@ SteadError
 |   +-- BadGraph    a cycle, a tensor without producer, a negative size
 |   +-- BadCluster  an unknown device, no route, memory that is not positive
 +-- MissingExtra    an optional package is not installed (also an ImportError)
++-- RunFailed       a real run could not be started or finished: a worker died, shared memory is full
+|   +-- PlacementNotHonoured   a runtime put operators elsewhere than planned
 +-- Infeasible      no placement meets the constraints: bytes missing by device, proved or merely not found
 
 Renamed is no error but a warning: a name still works, and has a newer one.
@@ -40,6 +42,18 @@ class MissingExtra(SteadError, ImportError):
         super().__init__(f'{purpose} needs {package}: pip install "stead[{extra}]"')
         self.package = package
         self.extra = extra
+
+
+class RunFailed(SteadError):
+    """A real run could not be started or finished; the message says what happened and what to do."""
+
+
+class PlacementNotHonoured(RunFailed):
+    """A runtime put operators elsewhere than planned; `differing` maps their names to (planned, found)."""
+
+    def __init__(self, message: str, differing: Mapping[str, tuple[str, str]] | None = None) -> None:
+        super().__init__(message)
+        self.differing: dict[str, tuple[str, str]] = dict(differing or {})
 
 
 class Infeasible(SteadError):

@@ -69,7 +69,7 @@ def interrupted(script: str, number: signal.Signals, here: Path, *arguments: str
 def test_a_signal_writes_the_best_plan(tmp_path: Path, number: signal.Signals, solver: str) -> None:
     code, out, err = interrupted(
         ENDLESS.format(solver=solver), number, tmp_path,
-        "place", "zoo:transformer?operators=40", "-d", "3090,3060", "-g", "latency", "--json",
+        "place", "zoo:lstm-grid?operators=40", "-d", "3090,3060", "-g", "latency", "--json",
     )  # fmt: skip
     assert code == 0, err
     assert (json.loads(out)["interrupted"], json.loads(out)["stopped_by"]) == (True, "interrupted")

@@ -137,3 +137,10 @@ def test_a_failure_is_kept_and_what_follows_is_dropped() -> None:
         stream.flush()
     assert stream.failure is not None
     assert stream.failure.strerror == "No space left on device"
+
+
+def test_a_library_that_closes_what_it_logs_to_closes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = Guarded(sys.stderr)
+    stream.close()
+    stream.write("still here")
+    assert capsys.readouterr().err == "still here"

@@ -24,8 +24,8 @@ from stead.workloads import FAMILIES, demo_graph, zoo_names
 SURFACE = Path(__file__).parent / "surface"
 WHY = "the surface changes only in a commit that says why, with STEAD_REWRITE=1 pytest tests/golden"
 VERBS = (
-    "demo", "doctor", "place", "explain", "report",
-    "simulate", "solvers", "devices", "formats", "zoo", "bench", "train",
+    "demo", "doctor", "place", "explain", "report", "score", "export", "verify", "measure", "tune",
+    "run", "profile", "simulate", "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
 )  # fmt: skip
 HELP = ("stead --help", *(f"stead {verb} --help" for verb in VERBS))
 PLACE = "stead place demo.json -d 3090,3060 --evaluations 50"
@@ -107,6 +107,20 @@ ERRORS = (
     "stead simulate demo.json -d 3090,3060 -p demo.json",
     "stead simulate demo.json -d 3090,3060 -p 4090",
     "stead simulate demo.json -d 3090,3060 -p 3060",
+    # exports
+    "stead export plan.json --to vlm",
+    "stead export missing.json --to vllm",
+    "stead export plan.json --to vllm --set modle=x",
+    "stead verify demo.json --to vllm",
+    "stead score demo.json -d 3090,3060 --from llma x",
+    "stead score demo.json -d 3090,3060 --from llama '-ngl some'",
+    "stead score demo.json -d 3090,3060 --from llama '-ngl 3'",
+    "stead score demo.json -d 3090,3060 --from vllm 20,5",
+    "stead score demo.json -d 3090,3060 --from megatron EtL",
+    "stead score demo.json -d 3090,3060 --from hf missing.json",
+    "stead score demo.json -d 3090,3060 --from stages demo.json",
+    f"{PLACE} --target vlm",
+    f"{PLACE} --target vllm --granularity block",
     "stead bench --suite huge",
     "stead bench --resume missing.jsonl --json new.jsonl",
     "stead train gdpp --graphs demo.json -d 3090,3060",
@@ -115,6 +129,8 @@ DOCUMENTS = (
     f"{PLACE} --json",
     f"{PLACE} -g throughput --microbatches 2 --json",
     f"{PLACE} -g latency --granularity operator --json",
+    "stead score demo.json -d 3090,3060 --from vllm 20,4 --evaluations 50 --json",
+    "stead targets --json",
     "stead place demo.json -d 3060 -g latency --evaluations 50 --json",
     "stead doctor demo.json --json",
     "stead doctor demo.json -d 3090,3060 --json",

@@ -18,6 +18,7 @@ from stead.solvers.auto import Auto, that_work
 from stead.solvers.phases import Phase
 
 BASELINES = (*(name for name in solver_names("rule") if name != "single"), "metis", "mtkahypar")
+MANY_OPERATORS = 20_000  # beyond, rules that walk through trees of modules come after those that take no time
 RULE_SHARE = 0.5  # of a time limit, for baselines
 DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
 LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
@@ -39,7 +40,7 @@ def _outcomes(
 ) -> Iterator[tuple[Baseline, Solution | None]]:
     """What rules find, one by one, each within what is left of the time."""
     end = clock.now() + seconds
-    for name in (*(f"single:{device}" for device in problem.cluster.names), *BASELINES):
+    for name in _rules_in_order(problem):
         left = end - clock.now()
         if left < 0:
             yield Baseline(name, reason="left out: no time"), None
@@ -47,6 +48,13 @@ def _outcomes(
         if whole.on_step is not None:
             whole.on_step(f"rule {name}")
         yield _baseline(problem, name, seed, Budget(None if left == math.inf else left, answers=whole.answers))
+
+
+def _rules_in_order(problem: Problem) -> list[str]:
+    names = [*(f"single:{device}" for device in problem.cluster.names), *BASELINES]
+    if len(problem.graph) <= MANY_OPERATORS:
+        return names
+    return sorted(names, key=lambda name: name.startswith("hf-"))
 
 
 def _baseline(problem: Problem, name: str, seed: int, budget: Budget) -> tuple[Baseline, Solution | None]:

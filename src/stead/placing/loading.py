@@ -31,6 +31,10 @@ class Source:
     options: Mapping[str, Any]
     profiles: tuple[Profile, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for a plan file: the model as it was given, and the options it was read with."""
+        return {"model": printable(str(self.model)), "options": _plain(self.options)}
+
     def size(self, option: str) -> int | None:
         """The batch or context that the model was read at; None if it has no such option or leaves it open."""
         if str(self.model).startswith("zoo:"):
@@ -114,6 +118,15 @@ def load(
     return Loaded(
         found.graph, cluster, costs, resolutions, found.notes, name, printable(text), found.assumed, source
     )
+
+
+def _plain(value: Any) -> Any:
+    """An option of a reader as JSON holds it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else printable(str(value))
 
 
 def _costs(found: Model, profiles: Sequence[Profile]) -> CostSource:

@@ -88,6 +88,7 @@ def place(
             baselines=baselines,
             made_from=(loaded.model_name, loaded.devices_text),
             granularity=granularity,
+            source=loaded.source.as_dict() if loaded.source is not None else None,
         )
     except Infeasible as error:
         limit = TIME_LIMIT_SECONDS if time_limit is None else time_limit
@@ -106,9 +107,11 @@ def place_problem(
     baselines: bool = True,
     made_from: tuple[str, str] = ("", ""),
     granularity: Granularity = "operator",
+    source: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Solve a problem, baselines first so that there is an answer from the beginning.
 
+    `source` is what the model was read from, for those who want to run it.
     The time limit is one for both; where evaluations are limited, it only ends them. An interrupt, wherever it comes,
     leaves the best placement so far.
     """
@@ -124,6 +127,8 @@ def place_problem(
         plan, levels = _by_blocks(problem, question, may_split=granularity == "auto")
         made = {"granularity": levels.as_dict()}
     model, devices = made_from
+    if source is not None:
+        made = {**made, "source": dict(source)}
     return replace(plan, provenance={**provenance(model=model, devices=devices, seed=seed), **made})
 
 

@@ -8,7 +8,7 @@ the file holds.
 from stead.plan.fields import FORMAT, VERSION, Baseline
 from stead.plan.plan import Plan, provenance
 from stead.plan.reading import Contents, is_plan, read_plan
-from stead.plan.writing import plan_document, plan_text, write_plan
+from stead.plan.writing import plan_bytes, plan_document, plan_text, write_plan
 
 __all__ = [
     "FORMAT",
@@ -17,6 +17,7 @@ __all__ = [
     "Contents",
     "Plan",
     "is_plan",
+    "plan_bytes",
     "plan_document",
     "plan_text",
     "provenance",

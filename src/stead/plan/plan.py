@@ -91,6 +91,11 @@ class Plan:
             raise MissingExtra("pandas", "pandas", "plan.to_frame()") from None
         return pandas.DataFrame(operator_columns(self))
 
+    def apply(self, module: Any, inputs: Any = None, *, devices: Mapping[str, str] | None = None) -> Any:
+        """A torch module that runs on the devices of the plan; see `stead.export.apply`."""
+        run = import_module("stead.export.apply").apply  # exporters know plans, and not the other way round
+        return run(self, module, inputs, devices=devices)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as a small plan's file holds them."""
         return plan_document(self.problem, self.solution, self.baselines, self.provenance)

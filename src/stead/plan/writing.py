@@ -32,9 +32,16 @@ def write_plan(
     provenance: Mapping[str, Any],
 ) -> None:
     """Write a plan; the same problem, solver and seed give the same bytes, `repro` apart."""
+    write_bytes(path, plan_bytes(problem, solution, baselines, provenance))
+
+
+def plan_bytes(
+    problem: Problem, solution: Solution, baselines: Sequence[Baseline], provenance: Mapping[str, Any]
+) -> bytes:
+    """A plan as its file holds it."""
     packed = len(problem.graph) >= PACKED_FROM
     document = plan_document(problem, solution, baselines, provenance, packed=packed)
-    write_bytes(path, plan_text(with_checksums(document)).encode())
+    return plan_text(with_checksums(document)).encode()
 
 
 def plan_document(

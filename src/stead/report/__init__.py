@@ -12,6 +12,7 @@ from stead.report.facts import (
 )
 from stead.report.html_page import card, page
 from stead.report.layers import LayerRow, layer_rows
+from stead.report.refreshes import RefreshFacts
 from stead.report.text import operator_text, summary
 from stead.report.tied import TiedFacts
 
@@ -20,6 +21,7 @@ __all__ = [
     "DeviceFacts",
     "LayerRow",
     "OperatorReport",
+    "RefreshFacts",
     "Report",
     "RuleFacts",
     "TiedFacts",

@@ -10,9 +10,10 @@ from stead.sim import Timeline, Trace
 
 
 def chrome_trace(trace: Trace) -> dict[str, Any]:
-    """Operators and transfers as complete events, memory as counters; times in microseconds.
+    """Operators and transfers as complete events, memory as counters, flows from a transfer to its first reader.
 
-    Every device is a process; its operators run in one thread, transfers to each other device in threads of their own.
+    Times are microseconds. Every device is a process; its operators run in one thread, transfers to each other device
+    in threads of their own, several where they overlap.
     """
     timeline = trace.timeline
     if timeline is None:
@@ -22,10 +23,6 @@ def chrome_trace(trace: Trace) -> dict[str, Any]:
     for d, name in enumerate(names):
         events.append({"ph": "M", "name": "process_name", "pid": d, "tid": 0, "args": {"name": name}})
         events.append({"ph": "M", "name": "thread_name", "pid": d, "tid": 0, "args": {"name": "operators"}})
-        for k, target in enumerate(names):
-            if k != d:
-                label = {"name": f"to {target}"}
-                events.append({"ph": "M", "name": "thread_name", "pid": d, "tid": k + 1, "args": label})
     events += _operators(timeline)
     events += _transfers(timeline)
     if trace.memory_known and timeline.execution != "offload":
@@ -55,17 +52,40 @@ def _operators(timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def _transfers(timeline: Timeline) -> list[dict[str, Any]]:
-    moved, graph = timeline.transfers, timeline.problem.graph
-    return [
-        {
-            "ph": "X",
-            "name": graph.tensor_names[moved.tensor[x]],
-            "cat": "transfer",
-            "pid": int(moved.source[x]),
-            "tid": int(moved.target[x]) + 1,
-            "ts": int(moved.begin_ticks[x]) / 1e6,
-            "dur": int(moved.arrive_ticks[x] - moved.begin_ticks[x]) / 1e6,
-            "args": {"bytes": int(graph.tensor_bytes[moved.tensor[x]])},
-        }
-        for x in range(len(moved))
-    ]
+    """Transfers with the names of their threads, and an arrow from each to what waits for it first."""
+    moved, names = timeline.transfers, timeline.problem.cluster.names
+    graph, count = timeline.problem.graph, len(timeline.problem.cluster)
+    lanes: dict[tuple[int, int], list[int]] = {}  # of a source and a target: when each of its threads is free again
+    events: list[dict[str, Any]] = []
+    order = np.argsort(moved.begin_ticks, kind="stable").tolist()
+    for number, x in enumerate(order):
+        tensor, source, target = int(moved.tensor[x]), int(moved.source[x]), int(moved.target[x])
+        begin, arrive = int(moved.begin_ticks[x]), int(moved.arrive_ticks[x])
+        free = lanes.setdefault((source, target), [])
+        lane = next((n for n, end in enumerate(free) if end <= begin), len(free))
+        tid = 1 + target + lane * (count + 1)
+        if lane == len(free):
+            free.append(arrive)
+            label = {"name": f"to {names[target]}{f' ({lane + 1})' if lane else ''}"}
+            events.append({"ph": "M", "name": "thread_name", "pid": source, "tid": tid, "args": label})
+        free[lane] = arrive
+        name = graph.tensor_names[tensor]
+        place = {"pid": source, "tid": tid, "ts": begin / 1e6}
+        size = {"bytes": int(graph.tensor_bytes[tensor])}
+        duration = (arrive - begin) / 1e6
+        events.append({"ph": "X", "name": name, "cat": "transfer", **place, "dur": duration, "args": size})
+        read = _first_read(timeline, tensor, target, arrive)
+        if read is not None:
+            flow = {"name": name, "cat": "transfer", "id": number}
+            events.append({"ph": "s", **flow, **place})
+            events.append({"ph": "f", "bp": "e", **flow, "pid": target, "tid": 0, "ts": read / 1e6})
+    return events
+
+
+def _first_read(timeline: Timeline, tensor: int, device: int, after: int) -> int | None:
+    """When the first operator on a device that reads a tensor begins; None where none does."""
+    graph = timeline.problem.graph
+    readers = graph.readers[graph.reader_first[tensor] : graph.reader_first[tensor + 1]]
+    starts = timeline.start_ticks[readers[timeline.devices[readers] == device]]
+    late = starts[starts >= after]
+    return int(late.min()) if late.size else None
