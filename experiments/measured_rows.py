@@ -1,0 +1,241 @@
+"""Ways to place one model, all measured in turns: what experiments with measured rewards share.
+
+    first only, second only   the whole model on one device
+    greedy                    every operator where it can finish first (etf), by profiled costs
+    min-cut                   optimal where one device works at a time, by profiled costs; of inference alone
+    auto                      stead's plan from profiled costs, never measured on the way
+    tune                      `stead tune`: place, measure, correct, place again
+    LEARNER, simulated        learns in the simulator with profiled costs; its best placement by simulated time
+    LEARNER, measured         learns from measured time alone; its best placement by measured time
+
+All rows are measured again at the end, taking turns, and the fastest run of each counts: other programs only slow runs
+down. A row whose results differ from those of one device has no time. Best on an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stead.errors import SteadError
+from stead.learn.ground.reward import Evaluator
+from stead.learn.ground.solver import Learns
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import one_thread
+from stead.problem import Latency, Placement, Problem
+from stead.run.executor import Executor
+from stead.run.measured_reward import MeasuredReward
+from stead.run.noise import with_seconds
+from stead.run.profile import take_timings
+from stead.run.tune import tune
+from stead.sim import simulate, simulate_many
+from stead.solvers import Budget, solver
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    bursts: int  # of a profile, and rounds of the last comparison
+    repeats: int
+    tune_measurements: int
+    learned_measurements: int  # of every seed
+    updates: int  # at most, of every seed
+    seeds: int
+    evaluations: int = 4_000  # of the simulator, by every plan that is made
+
+
+FULL = Effort(bursts=6, repeats=6, tune_measurements=20, learned_measurements=200, updates=60, seeds=3)
+QUICK = Effort(bursts=2, repeats=3, tune_measurements=8, learned_measurements=20, updates=2, seeds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way to place a model."""
+
+    name: str
+    placement: Placement
+    measurements: int = 0  # that were needed to find it
+    simulations: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def profiled(executor: Executor, believed: Problem, effort: Effort) -> Problem:
+    """The same question with costs as they are measured now."""
+    timings = take_timings(executor, repeats=effort.repeats, bursts=effort.bursts)
+    return with_seconds(believed, np.stack([one.operators for one in timings], axis=1))
+
+
+def rows(executor: Executor, problem: Problem, learners: dict[str, Learns], effort: Effort) -> list[Row]:
+    """Every way to place the model; `problem` has profiled costs."""
+    count = len(problem.graph)
+    found = [
+        Row(f"{name} only", Placement(problem, np.full(count, d))) for d, name in enumerate(problem.cluster.names)
+    ]
+    found.append(Row("greedy", solver("etf").solve(problem, Budget(), 0).placement))
+    found += _cut(problem)
+    planned = solver("auto").solve(problem, Budget(None, effort.evaluations), 0)
+    found.append(Row("auto", planned.placement, simulations=planned.evaluations))
+    tuned = tune(
+        problem, measure=executor, measurements=effort.tune_measurements, evaluations=effort.evaluations,
+        time_limit=None,
+    )  # fmt: skip
+    found.append(Row("tune", Placement(problem, tuned.plan.placement.devices), tuned.measurements))
+    for name, learner in learners.items():
+        found += [in_simulator(problem, name, learner, effort, seed) for seed in range(effort.seeds)]
+        found += [on_the_clock(executor, problem, name, learner, effort, seed) for seed in range(effort.seeds)]
+    return found
+
+
+def _cut(problem: Problem) -> list[Row]:
+    in_turn = problem.with_objective(Latency(execution="sequential"))
+    try:
+        cut = solver("mincut").solve(in_turn, Budget(30.0), 0)
+    except SteadError:  # it takes no training graphs
+        return []
+    return [Row("min-cut", Placement(problem, cut.placement.devices))]
+
+
+class _Counted:
+    """The simulator as a judge that remembers the best row."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.count, self.best, self.seconds = problem, 0, None, math.inf
+
+    def __call__(self, placements: Any) -> Any:
+        scores = simulate_many(self.problem, placements)
+        seconds = np.where(scores.feasible, scores.seconds, math.inf)
+        self.count += len(placements)
+        first = int(np.argmin(seconds))
+        if seconds[first] < self.seconds:
+            self.best, self.seconds = np.array(placements[first]), float(seconds[first])
+        return seconds
+
+
+def in_simulator(problem: Problem, name: str, learner: Learns, effort: Effort, seed: int) -> Row:
+    """The best placement that a policy drew while it learnt in the simulator."""
+    judge = _Counted(problem)
+    trained(learner, problem, judge, effort.updates, seed, lambda: False)
+    return Row(f"{name}, simulated, seed {seed}", Placement(problem, judge.best), simulations=judge.count)
+
+
+def on_the_clock(
+    executor: Executor, problem: Problem, name: str, learner: Learns, effort: Effort, seed: int
+) -> Row:
+    """The best placement that a policy drew while it learnt from measured time; its start is said where it is that."""
+    reward = MeasuredReward(executor, problem, limit=effort.learned_measurements, seed=seed)
+    start = trained(learner, problem, reward, effort.updates, seed, lambda: reward.trials.left < 1)
+    timed = [trial for trial in reward.trials.known.values() if trial.counts]
+    best = min(timed, key=lambda trial: trial.seconds)
+    given = start.best is not None and np.array_equal(best.placement.devices, start.best)
+    facts = {"is_its_start": bool(given), "best_start_ms": 1e3 * min(start.known.values(), default=math.nan)}
+    return Row(
+        f"{name}, measured, seed {seed}", Placement(problem, best.placement.devices), reward.trials.count, facts=facts
+    )
+
+
+def trained(
+    learner: Learns, problem: Problem, judge: Evaluator, updates: int, seed: int, is_over: Callable[[], bool]
+) -> Start:
+    """Let a method learn one problem; what it was given to begin with."""
+    with one_thread():
+        start = Start.of(problem, judge)
+        learning = learner.learner([problem], seed, [start], evaluate=judge)
+        for _ in range(updates):
+            if is_over():
+                break
+            learning.update()
+    return start
+
+
+def compared(executor: Executor, listed: Sequence[Row], effort: Effort) -> list[dict[str, Any]]:
+    """All rows measured in turns."""
+    seconds: dict[str, list[float]] = {row.name: [] for row in listed}
+    lost = dict.fromkeys(seconds, 0)
+    modes: dict[str, str] = {}
+    for _ in range(effort.bursts):
+        for row in listed:
+            burst = executor.burst(row.placement, runs=effort.repeats)
+            seconds[row.name] += burst.seconds
+            lost[row.name] += bool(burst.lost)
+            modes[row.name] = burst.timing_mode
+    return [_told(executor, row, seconds[row.name], lost[row.name], modes[row.name]) for row in listed]
+
+
+def _told(executor: Executor, row: Row, seconds: Sequence[float], lost: int, mode: str) -> dict[str, Any]:
+    verdict = executor.check(row.placement)
+    counts = verdict.passed and len(seconds) > 0
+    return {
+        "row": row.name,
+        "predicted_ms": 1e3 * simulate(row.placement.problem, row.placement).objective_seconds,
+        "measured_ms": 1e3 * min(seconds) if counts else None,
+        "median_ms": 1e3 * float(np.median(seconds)) if counts else None,
+        "runs": len(seconds), "lost": lost, "timing_mode": mode,
+        "on_second": int((row.placement.devices == 1).sum()), "operators": len(row.placement.devices),
+        "measurements": row.measurements, "simulations": row.simulations, **row.facts,
+        "numerics": {"relative": verdict.relative, "tolerance": verdict.tolerance, "passed": verdict.passed},
+    }  # fmt: skip
+
+
+def table(results: dict[str, Any]) -> str:
+    """The rows of all models as text."""
+    lines = [
+        "| model | row | predicted ms | measured ms, fastest (median) | against the better device "
+        "| operators on the second | measurements |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for model, own in results["models"].items():
+        alone = min(one["measured_ms"] or math.inf for one in own["rows"] if one["row"].endswith(" only"))
+        for one in own["rows"]:
+            taken = one["measured_ms"]
+            why = "lost" if one["numerics"]["passed"] else "wrong results"
+            told = f"{taken:.2f} ({one['median_ms']:.2f})" if taken else f"no time: {why}"
+            ratio = f"{alone / taken:.2f}x" if taken and math.isfinite(alone) else ""
+            name = f"{one['row']} (its start)" if one.get("is_its_start") else one["row"]
+            lines.append(
+                f"| {model} | {name} | {one['predicted_ms']:.2f} | {told} | {ratio} "
+                f"| {one['on_second']} of {one['operators']} | {one['measurements'] or ''} |"
+            )
+    return "\n".join(lines)
+
+
+def run(
+    title: str, folder: Path, cells: dict[str, Callable[[], tuple[Executor, Problem]]], learners: dict[str, Learns],
+    effort: Effort,
+) -> str:  # fmt: skip
+    """Measure every cell that is not in `folder` yet, write results after each, and give the table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "measured.json"
+    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"models": {}}
+    for name, opened in cells.items():
+        if name in results["models"]:
+            continue
+        began = time.monotonic()
+        _say(f"{name}: starting")
+        executor, believed = opened()
+        with executor:
+            _say(f"{name}: profiling {len(executor.graph)} operators")
+            problem = profiled(executor, believed, effort)
+            _say(f"{name}: placing and measuring")
+            told = compared(executor, rows(executor, problem, learners, effort), effort)
+            results["models"][name] = {
+                "rows": told, "load_average": os.getloadavg()[0],
+                "processor": platform.machine(), "seconds": time.monotonic() - began,
+            }  # fmt: skip
+        path.write_text(json.dumps(results, indent=1, default=str) + "\n", encoding="utf-8")
+    text = table(results)
+    (folder / "README.md").write_text(f"# {title}\n\n{text}\n", encoding="utf-8")
+    return text
+
+
+def _say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}] {text}", flush=True)

@@ -1,0 +1,79 @@
+"""tune from another machine's data sheet, on real cores: python -m experiments.tune.on_this_machine [--quick]
+
+Every model is placed twice: by a profile of all its operators on both workers, and by `tune` that begins with the data
+sheet of two graphics cards and may run 20 bursts. Both plans, each worker alone and the plan that the wrong data sheet
+gives run in turns; the fastest run of each counts. Models that are in the results are not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.measured_rows import FULL, QUICK, Effort, Row, compared, profiled, table
+from experiments.truth.models import SUBJECTS
+from stead.problem import Latency, Placement
+from stead.run.believed import believed_problem
+from stead.run.session import opened, workers_on
+from stead.run.tune import tune
+from stead.solvers import Budget, solver
+
+ELSEWHERE = "3090,3080"  # whose data sheet is believed at first
+NAMES = ("branching CNN", "Inception-v3", "BERT-like", "RNN", "GPT-like, training")
+HERE = Path(__file__).parent
+
+
+def cell(zoo: str, on: str, effort: Effort) -> dict[str, Any]:
+    """One model: what each way of placing it takes."""
+    with opened(zoo, workers_on(on)) as executor:
+        wrong = believed_problem(executor, Latency(), devices=ELSEWHERE)
+        tuned = tune(
+            wrong, measure=executor, measurements=effort.tune_measurements, evaluations=effort.evaluations,
+            time_limit=None,
+        )  # fmt: skip
+        known = profiled(executor, believed_problem(executor, Latency()), effort)
+        budget = Budget(None, effort.evaluations)
+        count = len(executor.graph)
+        rows = [
+            *(Row(f"{one} only", Placement(known, np.full(count, d))) for d, one in enumerate(known.cluster.names)),
+            Row("auto, wrong data sheet", Placement(known, solver("auto").solve(wrong, budget, 0).placement.devices)),
+            Row("auto, full profile", solver("auto").solve(known, budget, 0).placement),
+            Row("tune, from the wrong data sheet", tuned.plan.placement, tuned.measurements),
+        ]
+        return {"rows": compared(executor, rows, effort), "load_average": os.getloadavg()[0]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one model with few measurements")
+    parser.add_argument("--on", default="core 0 + core 1 @ sse41", help="two workers, as `stead run --on` takes them")
+    given = parser.parse_args()
+    effort = QUICK if given.quick else FULL
+    path = HERE / "results" / ("quick.json" if given.quick else "on_this_machine.json")
+    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"models": {}}
+    for subject in SUBJECTS:
+        if subject.name not in NAMES[: 1 if given.quick else None] or subject.name in results["models"]:
+            continue
+        print(f"[{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}] {subject.name}", flush=True)
+        results["models"][subject.name] = cell(subject.zoo, given.on, effort)
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(table(results))
+    ratios = {
+        name: own["rows"][-1]["measured_ms"] / own["rows"][-2]["measured_ms"]
+        for name, own in results["models"].items()
+        if own["rows"][-1]["measured_ms"] and own["rows"][-2]["measured_ms"]
+    }
+    near = sum(ratio <= 1.03 for ratio in ratios.values())
+    told = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items())
+    print(f"\ntune by the plan of a full profile, measured: {told}; within 3 % in {near} of {len(ratios)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
