@@ -31,10 +31,10 @@ from stead.learn.ground.reward import Evaluator
 from stead.learn.ground.solver import Learns
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread
+from stead.placing.recost import with_seconds
 from stead.problem import Latency, Placement, Problem
 from stead.run.executor import Executor
 from stead.run.measured_reward import MeasuredReward
-from stead.run.noise import with_seconds
 from stead.run.profile import take_timings
 from stead.run.tune import tune
 from stead.sim import simulate, simulate_many

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from stead import Budget, Costs, Infeasible, Latency, Placement, Problem, Solver, load, simulate, solver
-from stead.run.noise import bars_of, shrunk, with_seconds
+from stead.placing.recost import with_seconds
+from stead.run.noise import bars_of, shrunk
 from stead.run.trials import Trials
 from stead.run.tune import tune
 from stead.testing.executors import SimulatedExecutor

@@ -24,7 +24,7 @@ from stead.workloads import FAMILIES, demo_graph, zoo_names
 SURFACE = Path(__file__).parent / "surface"
 WHY = "the surface changes only in a commit that says why, with STEAD_REWRITE=1 pytest tests/golden"
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "score", "export", "verify", "measure", "tune",
+    "demo", "doctor", "place", "explain", "report", "score", "export", "verify", "measure", "tune", "replan",
     "run", "profile", "simulate", "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
 )  # fmt: skip
 HELP = ("stead --help", *(f"stead {verb} --help" for verb in VERBS))

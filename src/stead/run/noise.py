@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster
-from stead.costs import Costs, ErrorBar, Profile
+from stead.costs import ErrorBar, Profile
 from stead.errors import BadInput
 from stead.graph import Graph
+from stead.placing.recost import with_seconds
 from stead.problem import Placement, Problem
 from stead.report.facts import transfer_count
 from stead.run.calibrate import seconds_of
@@ -133,19 +134,6 @@ def shrunk(graph: Graph, bars: Bars) -> Bars:
         kept = np.maximum(0.0, 1.0 - (SURE * noise / np.maximum(np.abs(own), 1e-12)) ** 2)
         seconds[rows] = np.exp(mean + common + own * kept)
     return Bars(seconds, bars.error, bars.shared)
-
-
-def with_seconds(problem: Problem, seconds: NDArray[np.float64]) -> Problem:
-    """The same problem with other seconds where they are known, [operator, device]."""
-    costs = problem.costs
-    made = Costs(
-        problem.graph, problem.cluster, np.where(np.isnan(seconds), costs.seconds, seconds),
-        workspace_bytes=costs.workspace_bytes, sources=costs.sources, tensor_seconds=costs.tensor_seconds,
-        reasons=costs.reasons,
-    )  # fmt: skip
-    return Problem(
-        problem.graph, problem.cluster, made, objective=problem.objective, constraints=problem.constraints
-    )
 
 
 def gain_over(

@@ -22,13 +22,14 @@ from stead.errors import BadInput, Infeasible, RunFailed
 from stead.graph import Graph
 from stead.placing.attempt import run_baselines
 from stead.placing.loading import Loaded, load
+from stead.placing.recost import with_seconds
 from stead.plan import Baseline, Plan, provenance
 from stead.problem import Objective, Placement, Problem, objective_from
 from stead.readers import Model
 from stead.report.facts import transfer_count
 from stead.run.calibrate import Calibrated, Seen, calibrated
 from stead.run.executor import Executor, Numerics
-from stead.run.noise import Bars, Gain, gain_over, shrunk, with_seconds
+from stead.run.noise import Bars, Gain, gain_over, shrunk
 from stead.run.trials import Measure, Trial, Trials, key_of, predicted_seconds
 from stead.sim import simulate
 from stead.sim.bounds import best_bound
