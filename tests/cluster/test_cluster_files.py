@@ -327,7 +327,7 @@ def test_an_error_in_a_link_names_file_and_place(link: str, message: str) -> Non
     [
         ("", "f: empty; describe at least one device"),
         (" \n ", "f: empty"),
-        ("x = 1", "f: unknown key 'x'; known are schema, contention, routing, device, link"),
+        ("x = 1", "f: unknown key 'x'; known are schema, contention, routing, host, device, link"),
         ("devices = 1", "f: unknown key 'devices'; did you mean 'device'"),
         ("schema = 1", "f: no device; add a [[device]] table with a name"),
         ("device = []", "f: no device"),

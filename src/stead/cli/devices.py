@@ -26,6 +26,8 @@ def devices(
         bool, typer.Option("--measure", help="Time the cores of this machine and the links between them.")
     ] = False,
     on: options.On = None,
+    hosts: options.Hosts = "",
+    launch: options.Launch = "",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE.toml", help="Of --measure: write them as a device file."),
@@ -33,12 +35,14 @@ def devices(
     json: options.Json = False,
 ) -> int:
     """List the devices stead knows, or show how a description is understood, or measure this machine."""
-    if measure:
+    if measure and hosts:
+        return _measured_hosts(description or on, hosts, launch, output, json)
+    if measure and not launch:
         return _measured(description, on, output, json)
-    if on is not None or output is not None:
+    if on is not None or output is not None or hosts or launch:
         from stead.errors import BadInput
 
-        raise BadInput("--on and -o belong to --measure")
+        raise BadInput("--on, --hosts and -o belong to --measure, and --launch to --hosts")
     if description is None:
         _catalogue(json)
     else:
@@ -123,6 +127,39 @@ def _measured(description: str | None, on: str | None, output: Path | None, json
             print_lines([line("wrote", f"{output}    next: stead place MODEL --devices {output}")])
     for said in machine.not_independent:
         print(f"stead: warning: {said}", file=sys.stderr)
+    return 0
+
+
+def _measured_hosts(besides: str | None, hosts: str, launch: str, output: Path | None, json: bool) -> int:
+    """Time hosts and the links between them, and write a device file of them."""
+    import os
+
+    from stead.cli.output import print_json
+    from stead.cli.progress import Progress
+    from stead.cli.streams import look, print_lines, show
+    from stead.cluster.device_file import write_cluster
+    from stead.errors import BadInput
+    from stead.report.text import line
+    from stead.run.hosts.host_executor import agents_on
+    from stead.run.hosts.host_links import hosts_text, measure_hosts
+    from stead.run.hosts.under_torchrun import TORCHRUN, Rank, serve_rank
+
+    if besides is not None:
+        raise BadInput(f"--measure --hosts times all cores of the hosts, not {besides!r}; leave it out")
+    if hosts.strip() == TORCHRUN and (rank := Rank.of(os.environ)).number:
+        serve_rank(rank)
+        return 0
+    with Progress() as progress:
+        progress.doing(f"starting agents on {hosts}")
+        measured = measure_hosts(agents_on(hosts, launch=launch), on_step=progress.doing)
+    if output is not None:
+        write_cluster(measured.cluster, output)
+    if json:
+        print_json({**measured.cluster.as_dict(), "written": None if output is None else str(output)})
+        return 0
+    show("\n".join(hosts_text(measured, look())))
+    if output is not None:
+        print_lines([line("wrote", f"{output}    next: stead place MODEL --devices {output}")])
     return 0
 
 

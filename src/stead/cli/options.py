@@ -96,6 +96,20 @@ On = Annotated[
         help='this-machine: one worker per core; or "core 0 + core 1 @ sse41". Not given: as the plan or this-machine.',
     ),
 ]
+Hosts = Annotated[
+    str,
+    typer.Option(
+        "--hosts",
+        metavar="A,B",
+        help="Hosts to use, with addresses where they cannot be found (A=10.0.0.1); torchrun: those that it started.",
+    ),
+]
+Launch = Annotated[
+    str,
+    typer.Option(
+        "--launch", metavar="COMMAND", help='How --hosts starts {command} on a {host}. Absent: "ssh {host} {command}".'
+    ),
+]
 ExecutorName = Annotated[
     str, typer.Option("--executor", metavar="NAME", help="auto (by kind of model), torch, openvino or ort.")
 ]

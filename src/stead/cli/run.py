@@ -1,17 +1,20 @@
-"""stead run: run a plan on the cores of this machine."""
+"""stead run: run a plan on the cores of this machine, or on several hosts."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stead.cli import options
+from stead.errors import BadInput
 
 if TYPE_CHECKING:
     from stead.plan import Plan
     from stead.run.executor import Burst, Numerics
+    from stead.run.subject import Subject
     from stead.run.torch_executor import TorchExecutor
 
 
@@ -27,26 +30,28 @@ def run(
             metavar="WORKERS", help='One worker per device: "core 0 + core 1 @ sse41". Absent: one core each.'
         ),
     ] = "",
+    hosts: options.Hosts = "",
+    launch: options.Launch = "",
     runs: Annotated[int, typer.Option(help="Steps to run after a warm-up.", min=1)] = 10,
     oversubscribe: Annotated[bool, typer.Option("--oversubscribe", help="Let workers share cores.")] = False,
     json: options.Json = False,
 ) -> int:
-    """Run a plan on cores of this machine, and check that the numbers are right; exit code 1 if they are not."""
+    """Run a plan on cores of this machine or of several hosts, and check the numbers; exit code 1 if they are wrong."""
     from stead.cli.output import print_json
     from stead.cli.progress import Progress
     from stead.cli.streams import print_lines
     from stead.plan import Plan
-    from stead.run.cores import workers_from
-    from stead.run.plans import subject_of, workers_for
-    from stead.run.torch_executor import TorchExecutor
+    from stead.run.plans import subject_of
 
+    if launch and not hosts:
+        raise BadInput("--launch says how agents are started on --hosts; name them")
+    if _is_helping(hosts):
+        return 0
     found = Plan.load(plan)
     subject = subject_of(found, model)
-    given = workers_from(on, oversubscribe=oversubscribe) if on else ()
-    workers = workers_for(found, given, oversubscribe=oversubscribe)
     with Progress() as progress:
-        progress.doing(f"starting {len(workers)} workers for {subject.name}")
-        with TorchExecutor(subject, workers, oversubscribe=oversubscribe) as executor:
+        progress.doing(f"starting {len(found.problem.cluster)} workers for {subject.name}")
+        with _executor(found, subject, on, hosts, launch, oversubscribe) as executor:
             progress.doing("checking the numbers")
             verdict = executor.check(found.placement)
             progress.doing(f"running {runs} steps")
@@ -56,6 +61,35 @@ def run(
     else:
         print_lines(_lines(found, executor, burst, verdict))
     return 0 if verdict.passed else 1
+
+
+def _is_helping(hosts: str) -> bool:
+    """Under torchrun, all ranks but the first help it to run the plan; whether this one did."""
+    from stead.run.hosts.under_torchrun import TORCHRUN, Rank, serve_rank
+
+    if hosts.strip() != TORCHRUN:
+        return False
+    rank = Rank.of(os.environ)
+    if rank.number:
+        serve_rank(rank)
+    return rank.number > 0
+
+
+def _executor(
+    plan: Plan, subject: Subject, on: str, hosts: str, launch: str, oversubscribe: bool
+) -> TorchExecutor:
+    """What runs a plan: on workers of this machine, or of the hosts that are named."""
+    from stead.run.cores import workers_from
+    from stead.run.hosts.host_executor import agents_on, plan_on_hosts
+    from stead.run.plans import workers_for
+    from stead.run.torch_executor import TorchExecutor
+
+    if hosts:
+        agents = agents_on(hosts, plan.problem.cluster, launch=launch)
+        return plan_on_hosts(plan, subject, agents, on=on, oversubscribe=oversubscribe)
+    given = workers_from(on, oversubscribe=oversubscribe) if on else ()
+    workers = workers_for(plan, given, oversubscribe=oversubscribe)
+    return TorchExecutor(subject, workers, oversubscribe=oversubscribe)
 
 
 def _lines(plan: Plan, executor: TorchExecutor, burst: Burst, verdict: Numerics) -> list[str]:
@@ -122,6 +156,7 @@ def _document(plan: Plan, executor: TorchExecutor, burst: Burst, verdict: Numeri
             {"name": name, "worker": asdict(worker), "readback": found}
             for name, worker, found in zip(plan.problem.cluster.names, executor.workers, executor.readback, strict=True)
         ],
+        "transport": executor.transport,
         "not_independent": executor.not_independent,
         "seconds": list(burst.seconds),
         "lost": burst.lost or None,

@@ -24,6 +24,13 @@
     [[link]]
     between = ["*", "*"]           # every pair that no other link names; ["*", "cpu"] goes before ["*", "*"]
     via = "cpu"                    # without bandwidth: the two links with cpu, one after the other
+    [[host]]                       # only for clusters of several machines; then every device is on one
+    name = "a"
+    address = "10.0.0.1"           # on the network between hosts; missing: found out when it is needed
+    devices = ["cuda:0", "cpu"]
+    [[link]]
+    between = ["a", "b"]           # every device of a host with every one of another; ["a", "a"]: inside a host
+    bandwidth = "10 Gbit/s"
 
 Without any [[link]] all devices are linked as named ones are; `link = []` says that there are none.
 "unlimited" stands for a memory or a bandwidth without bounds.
@@ -43,8 +50,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stead.cluster.catalogue import lookup
-from stead.cluster.devices import UNLIMITED_BYTES, Cluster, Device
+from stead.cluster.devices import UNLIMITED_BYTES, Cluster, Device, Host
 from stead.cluster.file_fields import SCHEMA, cluster_from_data
+from stead.cluster.hosts import alike_links
 from stead.cluster.quantities import exact_bytes, exact_flops, exact_rate, exact_seconds, show
 from stead.cluster.reserve import Reserve
 from stead.errors import BadCluster, BadInput
@@ -180,6 +188,7 @@ def _data_of(cluster: Cluster) -> dict[str, Any]:
         "schema": SCHEMA,
         "contention": cluster.contention,
         "routing": cluster.routing,
+        **({"host": [_host_data(host) for host in cluster.hosts]} if cluster.hosts else {}),
         "device": [_device_data(device) for device in cluster],
         **({"link": _link_data(cluster)} if cluster.links or len(cluster) > 1 else {}),
     }
@@ -212,20 +221,31 @@ def _device_data(device: Device) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None and value not in ({}, [])}
 
 
+def _host_data(host: Host) -> dict[str, Any]:
+    address = {"address": host.address} if host.address else {}
+    return {"name": host.name, **address, "devices": list(host.devices)}
+
+
 def _link_data(cluster: Cluster) -> list[dict[str, Any]]:
-    """Links in few tables: equal ones both ways together, the commonest as default if there are all pairs."""
+    """Links in few tables: equal ones both ways, inside a host and between two together; a default if all are there."""
     figures = {
         (link.source, link.target): (link.bytes_per_second, link.latency_seconds, link.gap_seconds)
         for link in cluster.links
     }
-    rows: list[tuple[dict[str, Any], tuple[float, float, float]]] = []
+    alike = alike_links(cluster.hosts, figures)
+    said = {pair for group in alike for pair in group.pairs}
+    rows: list[tuple[dict[str, Any], tuple[float, float, float]]] = [
+        ({"between": [group.first, group.second]}, group.figures) for group in alike
+    ]
     for (source, target), figure in figures.items():
+        if (source, target) in said:
+            continue
         if figures.get((target, source)) != figure:
             rows.append(({"from": source, "to": target}, figure))
         elif cluster.index(source) < cluster.index(target):
             rows.append(({"between": [source, target]}, figure))
     count = len(cluster)
-    if count > 2 and len(figures) == count * (count - 1):
+    if count > 2 and not cluster.hosts and len(figures) == count * (count - 1):
         common = Counter(figures.values()).most_common(1)[0][0]
         rows = [row for row in rows if row[1] != common] + [({"between": ["*", "*"]}, common)]
     return [{**ends, **_figure_data(*figure)} for ends, figure in rows]
@@ -252,7 +272,7 @@ def _checked(text: str, cluster: Cluster, read: Callable[[str, str], Cluster]) -
 
 
 def _toml(data: Mapping[str, Any]) -> str:
-    tables = ("device", *(("link",) if data.get("link") else ()))  # no table at all would mean the usual links
+    tables = [key for key in ("host", "device", "link") if data.get(key)]  # no table at all would mean the usual links
     lines = [f"{key} = {_toml_value(value)}" for key, value in data.items() if key not in tables]
     for kind in tables:
         for table in data[kind]:

@@ -139,6 +139,27 @@ class Link:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One machine of a cluster: its devices share its memory, other machines are reached over a network."""
+
+    name: str
+    devices: tuple[str, ...]
+    address: str = ""  # on the network that joins hosts; empty: the name is one, or the host finds it by itself
+
+    def __post_init__(self) -> None:
+        _name("host", self.name)
+        object.__setattr__(self, "devices", tuple(self.devices))
+        if not self.devices:
+            raise BadCluster(f"host {self.name} has no devices; name at least one")
+        if self.address != self.address.strip() or len(self.address.split()) > 1:
+            raise BadCluster(f"the address of host {self.name} has blanks in it: {self.address!r}")
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data: what files and fingerprints are made of."""
+        return {"name": self.name, "devices": list(self.devices), "address": self.address}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Cluster:
     """Devices in a fixed order and the links between them.
@@ -147,12 +168,15 @@ class Cluster:
     (latencies add up, the narrowest link sets the pace, its queue is the one that is waited in).
     `routing="host"`: every tensor passes host memory: the sender writes it once, every receiver reads it, CPUs work
     in host memory and pay nothing. Links then join accelerators with CPUs.
+    `hosts` says which devices are in the same machine, for all devices or for none. Two hosts have one link between
+    them: with `contention` "link" or "pair", all transfers from one to the other wait in one queue.
     """
 
     devices: tuple[Device, ...]
     links: tuple[Link, ...] = ()
     contention: Contention = "link"
     routing: Routing = "direct"
+    hosts: tuple[Host, ...] = ()
 
     def __repr__(self) -> str:
         return f"Cluster({', '.join(self.names)}; {len(self.links)} link{'s' if len(self.links) != 1 else ''})"
@@ -188,6 +212,9 @@ class Cluster:
             raise BadCluster(f"routing is one of {', '.join(get_args(Routing))}, got {self.routing!r}")
         if self.routing == "host" and not any(device.is_host for device in self.devices) and self.links:
             raise BadCluster('routing "host" joins accelerators with CPUs, but no device is of kind "cpu"')
+        object.__setattr__(self, "hosts", tuple(self.hosts))
+        if self.hosts:
+            _check_hosts(self.hosts, self.names)
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -213,12 +240,19 @@ class Cluster:
             f"no device {name!r}{did_you_mean(name, self.names)}; there are {', '.join(self.names)}"
         )
 
+    def host_of(self, name: str) -> Host | None:
+        """The host that a device is on; None where nothing is known of hosts."""
+        self.index(name)
+        return next((host for host in self.hosts if name in host.devices), None)
+
     def without(self, *names: str) -> Cluster:
-        """The same cluster less some devices and their links."""
+        """The same cluster less some devices and their links, and hosts that have none left."""
         for name in names:
             self.index(name)
+        left = [(host, tuple(name for name in host.devices if name not in names)) for host in self.hosts]
         return replace(
             self,
+            hosts=tuple(replace(host, devices=devices) for host, devices in left if devices),
             devices=tuple(device for device in self.devices if device.name not in names),
             links=tuple(link for link in self.links if link.source not in names and link.target not in names),
         )
@@ -240,6 +274,7 @@ class Cluster:
             "links": [link.as_dict() for link in self.links],
             "contention": self.contention,
             "routing": self.routing,
+            **({"hosts": [host.as_dict() for host in self.hosts]} if self.hosts else {}),
         }
 
     @staticmethod
@@ -256,7 +291,8 @@ class Cluster:
             for device in data["devices"]
         ]
         links = [Link(**{**link, "bytes_per_second": _rate(link)}) for link in data["links"]]
-        return Cluster(tuple(devices), tuple(links), data["contention"], data["routing"])
+        hosts = [Host(**{**host, "devices": tuple(host["devices"])}) for host in data.get("hosts", ())]
+        return Cluster(tuple(devices), tuple(links), data["contention"], data["routing"], tuple(hosts))
 
     @property
     def fingerprint(self) -> str:
@@ -296,6 +332,28 @@ def link_all(
         for target in names
         if source != target
     )
+
+
+def _check_hosts(hosts: Sequence[Host], devices: Sequence[str]) -> None:
+    """BadCluster unless every device is on one host."""
+    on: dict[str, str] = {}
+    names: set[str] = set()
+    for host in hosts:
+        if host.name in names:
+            raise BadCluster(f"two hosts are called {host.name!r}; host names must differ")
+        if host.name in devices:
+            raise BadCluster(f"{host.name!r} is a host and a device; give one of them another name")
+        names.add(host.name)
+        for name in host.devices:
+            if name not in devices:
+                known = did_you_mean(name, devices) or f"; there are {', '.join(devices[:8])}"
+                raise BadCluster(f"host {host.name}: no device {name!r}{known}")
+            if name in on:
+                raise BadCluster(f"device {name!r} is on host {on[name]} and on host {host.name}; keep one")
+            on[name] = host.name
+    missing = [name for name in devices if name not in on]
+    if missing:
+        raise BadCluster(f"device {missing[0]!r} is on no host; add it to one, or leave hosts out altogether")
 
 
 def _rate(entry: Mapping[str, Any]) -> float:

@@ -17,9 +17,11 @@ from stead.cluster.devices import (
     Cluster,
     Contention,
     Device,
+    Host,
     Link,
     Routing,
 )
+from stead.cluster.hosts import default_host_links
 from stead.cluster.links import default_links
 from stead.cluster.quantities import parse_bytes, parse_flops, parse_rate, parse_seconds, show
 from stead.cluster.reserve import Reserve
@@ -30,7 +32,8 @@ SCHEMA = 1
 
 _LONGEST_NAME = 200
 _SYNONYMS = {"matmul": "compute", "mem": "memory"}
-_TOP_KEYS = ("schema", "contention", "routing", "device", "link")
+_TOP_KEYS = ("schema", "contention", "routing", "host", "device", "link")
+_HOST_KEYS = ("name", "address", "devices")
 _DEVICE_KEYS = (
     "name", "model", "kind", "memory", "reserve", "bandwidth", "flops", "efficiency", "launch_overhead",
     "unsupported_ops", "alias", "precision",
@@ -76,28 +79,49 @@ def cluster_from_data(
             f"{where}: schema {show(schema)} is unknown; this version of stead reads schema {SCHEMA}"
         )
     devices = _devices(top, where, reserve or Reserve())
+    hosts = tuple(
+        _host(entry, f"{where}: host {i}", devices) for i, entry in enumerate(top.get("host", _tables, []), 1)
+    )
     rules = [
-        _rule(entry, f"{where}: link {i}", devices) for i, entry in enumerate(top.get("link", _tables, []), 1)
+        _rule(entry, f"{where}: link {i}", devices, hosts)
+        for i, entry in enumerate(top.get("link", _tables, []), 1)
     ]
     routing = top.get("routing", _choice(get_args(Routing)), _DIRECT)
     contention = _contention(top, rules)
     try:
-        links, lines = _links(rules, devices), tuple[str, ...]()
+        Cluster(devices, hosts=hosts)  # what is wrong with hosts is said before links are made of them
+        links, lines = _links(rules, devices, hosts), tuple[str, ...]()
         if "link" not in top:
-            links, lines = _usual_links(devices, routing)
-        return Cluster(devices, links, contention, routing), lines
+            links, lines = _usual_links(devices, routing, hosts)
+        return Cluster(devices, links, contention, routing, hosts), lines
     except BadCluster as error:
         raise BadCluster(f"{where}: {error}") if not str(error).startswith(where) else error from None
 
 
-def _usual_links(devices: Sequence[Device], routing: Routing) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+def _usual_links(
+    devices: Sequence[Device], routing: Routing, hosts: Sequence[Host]
+) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """Links of a file that says nothing about them; over the host only if there is one."""
-    links, lines = default_links(devices)
+    links, lines = default_host_links(devices, hosts) if hosts else default_links(devices)
     if routing == "direct":
         return links, lines
-    hosts = {device.name for device in devices if device.is_host}
-    joined = tuple(link for link in links if len({link.source, link.target} & hosts) == 1)
+    processors = {device.name for device in devices if device.is_host}
+    joined = tuple(link for link in links if len({link.source, link.target} & processors) == 1)
     return joined, lines if joined else ()
+
+
+def _host(entry: object, place: str, devices: Sequence[Device]) -> Host:
+    table = _Table(entry, place, _HOST_KEYS)
+    for key in ("name", "devices"):
+        if key not in table:
+            raise BadCluster(f'{place}: {key}: missing; write name = "a" and devices = ["gpu0", "cpu"]')
+    name = table.get("name", _word, "")
+    if name == "*":
+        raise BadCluster(f"{place}: name: '*' means everything in links; choose another name")
+    try:
+        return Host(name, tuple(table.get("devices", _words, [])), table.get("address", _word, ""))
+    except BadCluster as error:
+        raise BadCluster(f"{place}: {error}") if not str(error).startswith(place) else error from None
 
 
 def _devices(top: _Table, where: str, reserve: Reserve) -> tuple[Device, ...]:
@@ -282,16 +306,17 @@ class _Rule:
     half_duplex: bool
 
 
-def _rule(entry: object, place: str, devices: Sequence[Device]) -> _Rule:
+def _rule(entry: object, place: str, devices: Sequence[Device], hosts: Sequence[Host]) -> _Rule:
     table = _Table(entry, place, _LINK_KEYS)
     first, second, both_ways = _ends(table)
     names = [device.name for device in devices]
+    inside = [host.name for host in hosts]  # a host with itself: every two of its devices
     via = table.get("via", _word, "")
-    for end in (first, second, via):
-        if end not in ("*", "") and end not in names:
-            hint = did_you_mean(end, names) or f"; there are {_some(names)}"
-            raise BadCluster(f"{place}: no device {show(end)}{hint}")
-    if first == second != "*":
+    for end, known in ((first, names + inside), (second, names + inside), (via, names)):
+        if end not in ("*", "") and end not in known:
+            hint = did_you_mean(end, known) or f"; there are {_some(known)}"
+            raise BadCluster(f"{place}: no device {'or host ' if inside and known != names else ''}{show(end)}{hint}")
+    if first == second != "*" and first not in inside:
         raise BadCluster(f"{place}: leads from {show(first)} to itself; leave it out")
     if via == "*":
         raise BadCluster(f"{place}: via: must name one device")
@@ -324,11 +349,12 @@ def _ends(table: _Table) -> tuple[str, str, bool]:
     raise BadCluster(f"{table.place}: needs `between` for a link both ways, or `from` and `to` for one way")
 
 
-def _links(rules: Sequence[_Rule], devices: Sequence[Device]) -> tuple[Link, ...]:
+def _links(rules: Sequence[_Rule], devices: Sequence[Device], hosts: Sequence[Host]) -> tuple[Link, ...]:
     """One link per ordered pair that a rule speaks of; a rule that names more of the pair goes first."""
     by_ends = _by_ends(rules)
+    on = {name: host.name for host in hosts for name in host.devices}
     pairs = [(a.name, b.name) for a in devices for b in devices if a is not b]
-    chosen = {pair: rule for pair in pairs if (rule := _rule_of(pair, by_ends)) is not None}
+    chosen = {pair: rule for pair in pairs if (rule := _rule_of(pair, by_ends, on)) is not None}
     given = {
         pair: Link(*pair, rule.bytes_per_second, rule.latency_seconds or 0.0, rule.gap_seconds)
         for pair, rule in chosen.items()
@@ -365,14 +391,26 @@ def _by_ends(rules: Sequence[_Rule]) -> dict[tuple[str, str], _Rule]:
     return found
 
 
-def _rule_of(pair: tuple[str, str], by_ends: Mapping[tuple[str, str], _Rule]) -> _Rule | None:
-    source, target = pair
-    if pair in by_ends:
-        return by_ends[pair]
-    half = [by_ends[ends] for ends in ((source, "*"), ("*", target)) if ends in by_ends]
-    if len(half) == 2 and half[0] is not half[1]:
-        raise _twice(half[0], half[1], pair)
-    return half[0] if half else by_ends.get(("*", "*"))
+def _rule_of(
+    pair: tuple[str, str], by_ends: Mapping[tuple[str, str], _Rule], on: Mapping[str, str]
+) -> _Rule | None:
+    """The rule that names most of a pair: devices before hosts, hosts before stars."""
+    (source, target), (here, there) = pair, (on.get(pair[0], ""), on.get(pair[1], ""))
+    ranks: tuple[tuple[tuple[str, str], ...], ...] = (
+        (pair,),
+        ((source, there), (here, target)),
+        ((source, "*"), ("*", target)),
+        ((here, there),),
+        ((here, "*"), ("*", there)),
+        (("*", "*"),),
+    )
+    for ways in ranks:
+        found = [by_ends[ends] for ends in ways if ends in by_ends]
+        if len(found) == 2 and found[0] is not found[1]:
+            raise _twice(found[0], found[1], pair)
+        if found:
+            return found[0]
+    return None
 
 
 def _twice(one: _Rule, other: _Rule, ends: tuple[str, str]) -> BadCluster:

@@ -53,6 +53,8 @@ def routes_of(cluster: Cluster) -> Routes:
         gap = np.zeros((count, count))
     else:
         _collapse_routes(latency, rate, gap, queue)
+    if cluster.hosts and cluster.contention in ("link", "pair"):
+        queue = _between_hosts(cluster, queue)
     channel = _channels(cluster.contention, queue, count)
     return Routes(latency, rate, gap, channel, hops, np.stack(host_latency), np.stack(host_rate))
 
@@ -106,6 +108,16 @@ def _collapse_routes(latency: Table, rate: Table, gap: Table, queue: NDArray[np.
             narrow = first if rate[first] <= rate[second] else second
             latency[s, d], rate[s, d] = through[s, d], rate[narrow]
             gap[s, d], queue[s, d] = gap[narrow], queue[narrow]
+
+
+def _between_hosts(cluster: Cluster, queue: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Queues where two hosts have one link: what goes over it waits in the queue of their first devices."""
+    first = [min(cluster.index(name) for name in host.devices) for host in cluster.hosts]
+    on = {name: h for h, host in enumerate(cluster.hosts) for name in host.devices}
+    host = np.array([on[name] for name in cluster.names])
+    at = np.array(first)[host]  # [device]: the first device of its host
+    source, target = np.divmod(queue, len(host))
+    return np.where(host[source] == host[target], queue, at[source] * len(host) + at[target])
 
 
 def _channels(contention: str, queue: NDArray[np.int64], count: int) -> NDArray[np.int32]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster import Cluster, Device, Link
+from stead.cluster import Cluster, Device, Host, Link
 from stead.costs import Costs, Source
 from stead.errors import BadInput
 from stead.graph import Graph
@@ -103,13 +103,13 @@ def groups_of(value: object) -> tuple[tuple[str, ...], ...]:
 
 def _cluster(data: Mapping[str, Any]) -> Cluster:
     place = "problem.cluster"
-    given = fields_of(
-        data, {"devices": list_of, "links": list_of, "contention": text_of, "routing": text_of}, place
-    )
-    for key, kind in (("devices", Device), ("links", Link)):
+    kinds: dict[str, Any] = {"devices": Device, "links": Link, "hosts": Host}
+    texts = {"contention": text_of, "routing": text_of}
+    given = fields_of(data, {**dict.fromkeys(kinds, list_of), **texts}, place, {"hosts"})
+    for key, kind in kinds.items():
         checks = {one.name: _of_type(str(one.type), one.name) for one in fields(kind)}
         required = {one.name for one in fields(kind) if one.name in ("name", "bytes_per_second", "unsupported_kinds")}
-        for number, entry in enumerate(given[key]):
+        for number, entry in enumerate(given.get(key, ())):
             fields_of(entry, checks, f"{place}.{key}[{number}]", checks.keys() - required)
     with at(place):
         try:

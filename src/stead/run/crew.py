@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from stead import errors
 from stead.errors import RunFailed, SteadError
+from stead.run.cores import share_cores
 from stead.run.executor import Worker
 from stead.run.messages import Memory
+from stead.run.timing import Surroundings
 from stead.run.transport import Segment, reserve
 
 ALLOCATOR = {
@@ -47,11 +49,59 @@ class Answer:
     value: Any
 
 
+class Workforce(Protocol):
+    """The workers of an executor, wherever they are."""
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """In the order of devices."""
+
+    @property
+    def host_of(self) -> tuple[int, ...]:
+        """[worker]: the number of its host; workers of one host share memory."""
+
+    @property
+    def transport(self) -> str:
+        """How tensors cross: "shm" inside this machine, "gloo" between hosts."""
+
+    @property
+    def over_network(self) -> bool:
+        """Whether there are sockets between workers: no real time then, and waiting is part of what is measured."""
+
+    @property
+    def not_independent(self) -> bool:
+        """Whether some workers share a core."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether workers are there."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """Shared memory of each host; 0 before there is any."""
+
+    def tell(self, commands: Mapping[int, Any], *, seconds: float) -> dict[int, Answer]:
+        """Give commands to workers and wait for all answers; whatever goes wrong closes the crew."""
+
+    def new_segment(self, size: int) -> None:
+        """Shared memory for the workers of every host."""
+
+    def surroundings(self) -> Surroundings:
+        """What the machines say about themselves now."""
+
+    def close(self) -> None:
+        """End all workers and let go of shared memory; more than once does no harm."""
+
+
 class Crew:
-    """Worker processes, one per device."""
+    """Worker processes of this machine, one per device."""
+
+    transport = "shm"
+    over_network = False
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self.workers = tuple(workers)
+        self.host_of = (0,) * len(self.workers)
         self.members: list[_Member] = []
         self.segment: Segment | None = None
         pipes = [os.pipe() for _ in workers]
@@ -69,6 +119,25 @@ class Crew:
             for ends in pipes:
                 for file in ends:
                     os.close(file)
+
+    @property
+    def not_independent(self) -> bool:
+        """Whether some workers share a core."""
+        return share_cores(self.workers)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether workers are there."""
+        return bool(self.members)
+
+    @property
+    def segment_bytes(self) -> int:
+        """Shared memory that there is."""
+        return 0 if self.segment is None else self.segment.size
+
+    def surroundings(self) -> Surroundings:
+        """What the machine says about itself now."""
+        return Surroundings.now()
 
     def tell(self, commands: Mapping[int, Any], *, seconds: float = START_SECONDS) -> dict[int, Answer]:
         """Give commands to workers and wait for all answers; whatever goes wrong closes the crew."""

@@ -132,6 +132,7 @@ class Program:
     workers: tuple[WorkerProgram, ...]
     crossings: tuple[Crossing, ...]
     order: tuple[int, ...]  # operators
+    waits: tuple[tuple[int, int], ...] = ()  # (crossing, worker that waits for it), in the global order
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -260,6 +261,7 @@ class _Compiler:
         self.starters: dict[int, set[int]] = {}  # state: workers that begin a step with it
         self.crossings: dict[tuple[int, int], Crossing] = {}
         self.landed: list[dict[int, _Instance]] = [{} for _ in layouts]  # [worker]: crossing -> instance
+        self.waits: list[tuple[int, int]] = []
         self.account = -1  # operator that instructions are for
 
     def program(self) -> Program:
@@ -271,7 +273,7 @@ class _Compiler:
         self._results()
         for w, worker in enumerate(self.workers):
             self._drop(w, worker)
-        return Program(self.workers, tuple(self.crossings.values()), tuple(self.order))
+        return Program(self.workers, tuple(self.crossings.values()), tuple(self.order), tuple(self.waits))
 
     # What crosses
 
@@ -372,6 +374,7 @@ class _Compiler:
         if found is None:
             lands = not self.alike.same(crossing.source, w)
             self._emit(w, Wait(crossing.number, lands), transfer=True)
+            self.waits.append((crossing.number, w))
             if lands:
                 self.workers[w].private += (crossing.number,)
             kind: InstanceKind = "private" if lands else "slot"
@@ -527,3 +530,15 @@ def stages(program: Program, names: Sequence[str]) -> tuple[int, ...]:
         order.append(min(free))
         del after[min(free)]
     return tuple(order)
+
+
+def receivers_of(program: Program, host_of: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """By crossing, the workers on other hosts that receive it: on each, the reader whose turn comes first."""
+    first: dict[tuple[int, int], int] = {}
+    for number, w in program.waits:
+        if host_of[w] != host_of[program.crossings[number].source]:
+            first.setdefault((number, host_of[w]), w)
+    found: dict[int, tuple[int, ...]] = {}
+    for (number, _), w in first.items():
+        found[number] = (*found.get(number, ()), w)
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from stead.run.executor import Worker
@@ -50,6 +51,7 @@ class Load:
     offsets: tuple[int, ...]
     rings: int
     piped: bool
+    receivers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # crossing: workers on other hosts
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,10 @@ class Surroundings:
             steal = 0
         return Surroundings(load, steal)
 
+    def until(self, later: Surroundings, switches: int) -> Contention:
+        """What happened until a later moment; `switches` are those of all workers."""
+        return Contention(later.load_average, max(0, later.steal_ticks - self.steal_ticks), switches)
+
     def until_now(self, switches: int) -> Contention:
-        """What happened since; `switches` are those of all workers."""
-        now = Surroundings.now()
-        return Contention(now.load_average, max(0, now.steal_ticks - self.steal_ticks), switches)
+        """What happened on this machine since."""
+        return self.until(Surroundings.now(), switches)

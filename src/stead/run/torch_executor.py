@@ -36,20 +36,22 @@ from stead.readers import read
 from stead.readers.torch.tape import Update
 from stead.run.comparing import compare, tensor_from
 from stead.run.composing import composed_seconds
-from stead.run.cores import check_workers, default_workers, share_cores
-from stead.run.crew import GRACE_SECONDS, Answer, Crew
+from stead.run.cores import check_workers, default_workers
+from stead.run.crew import GRACE_SECONDS, Answer, Crew, Workforce
 from stead.run.executor import Burst, Contention, Numerics, TimingMode, Worker
 from stead.run.instructions import (
     Alike,
+    Crossing,
     Dependencies,
     Program,
     compile_program,
+    receivers_of,
     stages,
     topological,
 )
 from stead.run.messages import Begin, Done, Go, Load, Ready
 from stead.run.subject import FromPt2, FromZoo, Prepared, Subject, captured, ship
-from stead.run.timing import BURST_SECONDS, PAUSE_SECONDS, Surroundings, by_plain_clock, was_busy
+from stead.run.timing import BURST_SECONDS, PAUSE_SECONDS, by_plain_clock, was_busy
 from stead.run.transport import layout_of, pages, store_order_is_kept
 from stead.sim import simulate
 
@@ -58,6 +60,7 @@ WARMUPS = 2
 DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 10.0, 10.0
 UNLIKE_TOLERANCE, BF16_TOLERANCE = 1e-4, 2e-2
 LEAST_FLAGS = 2048
+SLOWEST_NETWORK_BYTES_PER_SECOND = 1e6
 Timing = Literal["auto", "normal"]
 
 
@@ -72,7 +75,8 @@ class TorchExecutor:
     """Runs placements of one torch model on pinned worker processes.
 
     `timing` "normal" never asks for real-time scheduling; `deadline_seconds` is for a whole burst, by default ten times
-    what one worker would need.
+    what one worker would need. `crew` are workers that were started elsewhere, such as on several hosts; they are
+    closed with the executor.
     """
 
     name = "torch"
@@ -87,10 +91,13 @@ class TorchExecutor:
         deadline_seconds: float | None = None,
         oversubscribe: bool = False,
         piped: bool = False,
+        crew: Workforce | None = None,
     ) -> None:
-        self._workers = tuple(workers) or default_workers()
-        check_workers(self._workers, oversubscribe=oversubscribe)
-        self.not_independent = share_cores(self._workers)
+        if crew is None:
+            self._workers = tuple(workers) or default_workers()
+            check_workers(self._workers, oversubscribe=oversubscribe)
+        else:
+            self._workers = crew.workers
         self._subject = subject
         self.timing: Timing = timing
         self.deadline_seconds = deadline_seconds
@@ -102,11 +109,13 @@ class TorchExecutor:
         self._seconds: dict[int, float] = {}  # of a program, roughly
         self._checks = itertools.count(1)
         folder = Path(tempfile.mkdtemp(prefix="stead-run-"))
-        self._crew = Crew(())
+        self._crew: Workforce = crew or Crew(())
         try:
             given = ship(subject, name or subject.tape.trace.name, folder) if isinstance(subject, Prepared) else subject
             self.model_name = name or given.name
-            self._crew = Crew(self._workers)
+            if crew is None:
+                self._crew = Crew(self._workers)
+            self.not_independent, self.transport = self._crew.not_independent, self._crew.transport
             graph_path = folder / "graph.npz"
             ready = self._tell(
                 {
@@ -200,7 +209,8 @@ class TorchExecutor:
     @property
     def may_run_in_real_time(self) -> bool:
         """Whether bursts are in real time."""
-        return self.timing == "auto" and all(one["real_time"] for one in self.readback) and not self.not_independent
+        allowed = self.timing == "auto" and not self._crew.over_network and not self.not_independent
+        return allowed and all(one["real_time"] for one in self.readback)
 
     def profile(self, worker: int, *, repeats: int) -> NDArray[np.float64]:  # [repeat, operator]
         """Seconds of every operator in place, in whole runs on one worker; 0 for what runs nothing."""
@@ -340,6 +350,8 @@ class TorchExecutor:
 
     def threads(self, *, runs: int) -> Burst:
         """The whole model in one process with a thread for every core of all workers."""
+        if self._crew.over_network:
+            raise BadInput("one process cannot have the cores of several hosts")
         cores = tuple(sorted({core for worker in self._workers for core in worker.cores}))
         like = replace(self._workers[self.reference_worker], name=f"{len(cores)} threads", cores=cores)
         with TorchExecutor(
@@ -400,39 +412,46 @@ class TorchExecutor:
         if found is not None:
             return found
         program = compile_program(self._known, devices, order, self._layouts, self._alike)
-        offsets = self._slots([one.size_bytes for one in program.crossings], rings)
+        offsets = self._slots(program.crossings, rings)
         while len(self._programs) >= KEPT_PROGRAMS:
             del self._programs[next(iter(self._programs))]
         loaded = self._programs[key] = _Loaded(next(self._numbers), program, rings)
         sent = {
             one.number: self._layouts[one.source][self._sheet.whole[one.storage]] for one in program.crossings
         }
+        receivers = receivers_of(program, self._crew.host_of)
         self._tell(
             {
                 w: Load(
-                    loaded.number, program.workers[w], program.crossings, sent, tuple(offsets), rings, self.piped
+                    loaded.number, program.workers[w], program.crossings, sent, offsets[self._crew.host_of[w]], rings,
+                    self.piped, receivers,
                 )
                 for w in program.active
             }
-        )
+        )  # fmt: skip
         return loaded
 
-    def _slots(self, sizes: Sequence[int], rings: int) -> list[int]:
-        """Offsets of slots, in a larger segment if need be."""
-        flags, segment = self._flags, self._crew.segment
-        if len(sizes) > flags:
-            flags = 2 * len(sizes)
-        offsets, size = layout_of(len(self._workers), sizes, rings, flags)
-        if segment is None or segment.size < size or flags > self._flags:
+    def _slots(self, crossings: Sequence[Crossing], rings: int) -> dict[int, tuple[int, ...]]:
+        """Offsets of slots by host, in larger segments if need be; a crossing has slots where it is made and read."""
+        flags, hosts = self._flags, self._crew.host_of
+        if len(crossings) > flags:
+            flags = 2 * len(crossings)
+        met = [{hosts[w] for w in (one.source, *one.readers)} for one in crossings]
+        offsets, most = {}, 0
+        for h in sorted(set(hosts)):
+            sizes = [one.size_bytes if h in at else -1 for one, at in zip(crossings, met, strict=True)]
+            found, size = layout_of(len(self._workers), sizes, rings, flags)
+            offsets[h], most = tuple(found), max(most, size)
+        if self._crew.segment_bytes < most or flags > self._flags:
             self._programs.clear()
-            self._crew.new_segment(pages(5 * size // 4))
+            self._crew.new_segment(pages(5 * most // 4))
             self._flags = flags
         return offsets
 
     # Running
 
     def _tell(self, commands: Mapping[int, Any], seconds: float = 600.0) -> dict[int, Answer]:
-        if not self._crew.members:
+        if not self._crew.is_open:
             raise RunFailed("the executor is closed")
         return self._crew.tell(commands, seconds=seconds)
 
@@ -441,6 +460,15 @@ class TorchExecutor:
             return self.deadline_seconds
         return max(LEAST_DEADLINE_SECONDS, DEADLINE_FACTOR * self._whole_seconds * runs * max(1, workers))
 
+    def _sending_seconds(self, programs: Mapping[int, _Loaded]) -> float:
+        """What a step may spend on crossings between hosts, over the slowest network that is worth using."""
+        hosts = self._crew.host_of
+        sent = 0
+        for program in {loaded.number: loaded.program for loaded in programs.values()}.values():
+            for one in program.crossings:
+                sent += one.size_bytes * len({hosts[w] for w in one.readers} - {hosts[one.source]})
+        return sent / SLOWEST_NETWORK_BYTES_PER_SECOND
+
     def _go(self, loaded: _Loaded, *, runs: int, warmups: int, **more: Any) -> dict[int, Answer]:
         return self._go_all(dict.fromkeys(loaded.program.active, loaded), runs=runs, warmups=warmups, **more)
 
@@ -448,7 +476,7 @@ class TorchExecutor:
         first = self._next + (-self._next % 2)  # rings begin at the same part
         self._next = first + runs + warmups + 1
         active = tuple(programs)
-        deadline = self._deadline(runs + warmups, len(active))
+        deadline = self._deadline(runs + warmups, len(active)) + (runs + warmups) * self._sending_seconds(programs)
         commands = {
             w: Go(
                 loaded.number, active, first, warmups, runs, deadline, more.get("real_time", False),
@@ -475,14 +503,14 @@ class TorchExecutor:
         real_time = all(self._fits_real_time(loaded) for loaded in programs.values())
         warmups = min(self._warmups(loaded) for loaded in programs.values())
         mode: TimingMode = "fifo" if real_time else "quiet"
-        before = Surroundings.now()
+        before = self._crew.surroundings()
         answers = self._go_all(
             programs, runs=runs, warmups=warmups, real_time=real_time, pipeline=pipeline, each=each
         )
         if real_time:
             time.sleep(PAUSE_SECONDS)
         done = {w: answer.value for w, answer in answers.items() if answer.kind == "done"}
-        contention = before.until_now(sum(one.switches for one in done.values()))
+        contention = before.until(self._crew.surroundings(), sum(one.switches for one in done.values()))
         if len(done) < len(answers):
             late = [self._workers[w].name for w, answer in answers.items() if answer.kind == "late"]
             names = ", ".join(late or [self._workers[w].name for w in answers])
@@ -545,9 +573,12 @@ class TorchExecutor:
         ends = np.array([one.ends for one in done.values()])
         begins = np.array([one.begins for one in done.values()])
         spans = (ends.max(axis=0) - begins.min(axis=0)) / 1e9
+        timed = replace(burst, seconds=tuple(spans.tolist()))
+        if self._crew.over_network:
+            return by_plain_clock(timed)  # what goes over a network takes time that no processor spends
         if burst.timing_mode == "quiet" and was_busy(burst.contention, float(spans.sum())):
             return self._composed(loaded, runs)
-        return replace(burst, seconds=tuple(spans.tolist()))
+        return timed
 
     def _composed(self, loaded: _Loaded, runs: int) -> Burst:
         """On a busy machine: processor time of every instruction, put together as if nobody else were there."""

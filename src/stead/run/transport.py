@@ -17,7 +17,7 @@ import os
 import platform
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter, sleep
 from typing import Any, Protocol
 
@@ -53,6 +53,12 @@ class Channel(Protocol):
     def free(self, number: int, sequence: int) -> None:
         """Until a slot may be written again."""
 
+    def begin(self, sequence: int) -> None:
+        """Before a run."""
+
+    def end(self) -> None:
+        """After the last run of a command."""
+
 
 def store_order_is_kept() -> bool:
     """Whether other cores see the stores of this processor in the order in which they were made."""
@@ -62,14 +68,15 @@ def store_order_is_kept() -> bool:
 def layout_of(workers: int, sizes: Sequence[int], rings: int, flags: int) -> tuple[list[int], int]:
     """Offsets of slots in a segment with room for so many flags, and its size; a slot has `rings` equal parts.
 
-    Room for flags belongs to the segment: a flag must never lie where another program had tensors.
+    Room for flags belongs to the segment: a flag must never lie where another program had tensors. A negative size is
+    a crossing without a slot.
     """
     assert len(sizes) <= flags
     at = pages(LINE * (1 + 2 * workers + flags))
     offsets = []
     for size in sizes:
         offsets.append(at)
-        at += rings * pages(max(size, 1))
+        at += rings * pages(max(size, 1)) if size >= 0 else 0
     return offsets, at
 
 
@@ -124,11 +131,11 @@ class Segment:
 
     def arrive(self, worker: int, sequence: int) -> None:
         """Tell everyone how far a worker has come."""
-        self.words[(LINE // 8) * (1 + worker)] = sequence
+        self.words[self.arrival(worker)] = sequence
 
-    def arrived(self, worker: int) -> int:
-        """How far a worker has come."""
-        return self.words[(LINE // 8) * (1 + worker)]
+    def arrival(self, worker: int) -> int:
+        """Which word says how far a worker has come."""
+        return (LINE // 8) * (1 + worker)
 
     def finish(self, worker: int, sequence: int) -> None:
         """Tell everyone that a worker needs nothing of a run any more."""
@@ -200,9 +207,9 @@ class SharedSlots:
         self.flags = [segment.flag(number) for number in range(len(sizes))]
         self.base = base  # first run of the command that is running
 
-    def slot(self, number: int, ring: int, torch: Any) -> Any:
-        """The bytes of a slot, as a tensor."""
-        size = self.sizes[number]
+    def slot(self, number: int, ring: int, torch: Any, *, least: int = 0) -> Any:
+        """The bytes of a slot, as a tensor; at least so many of them."""
+        size = max(self.sizes[number], least)
         if not size:
             return torch.empty(0, dtype=torch.uint8)
         offset = self.offsets[number] + ring * pages(size)
@@ -225,13 +232,19 @@ class SharedSlots:
         for reader in self.readers[number]:
             self.patience.until(self.segment.done(reader), sequence - self.rings)
 
+    def begin(self, sequence: int) -> None:
+        """Before a run: nothing is to be done."""
+
+    def end(self) -> None:
+        """After the last run: nothing is to be done."""
+
 
 class PipedSlots(SharedSlots):
     """The same where stores may overtake each other: a number through a pipe says that a slot is filled."""
 
-    def __init__(self, *given: Any, inbox: int, outboxes: Sequence[int], **named: Any) -> None:
+    def __init__(self, *given: Any, inbox: int, outboxes: Mapping[int, int], **named: Any) -> None:
         super().__init__(*given, **named)
-        self.inbox, self.outboxes = inbox, outboxes
+        self.inbox, self.outboxes = inbox, outboxes  # of readers, by worker
         os.set_blocking(inbox, False)
         self.seen: dict[int, int] = {}  # crossing: last run that filled it
 

@@ -14,19 +14,22 @@ import signal
 import socket
 import sys
 import traceback
+from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import Connection
 from time import perf_counter, perf_counter_ns, thread_time_ns
 from typing import Any
 
-from stead.errors import SteadError
+from stead.errors import RunFailed, SteadError
 from stead.printing.wording import one_line
 from stead.run import timing
+from stead.run.hosts.gloo_slots import GlooSlots, Post
+from stead.run.hosts.host_messages import Join, Listen, Ping
 from stead.run.messages import Begin, Done, Go, Load, Memory, Ready
 from stead.run.sheet import sheet_of
 from stead.run.split_replay import Material, Replay
 from stead.run.subject import fresh_inputs
-from stead.run.transport import Late, Patience, PipedSlots, Segment, SharedSlots, Stopped
+from stead.run.transport import Channel, Late, Patience, PipedSlots, Segment, SharedSlots, Stopped
 
 PARENT_DIED_SIGNAL = 1  # PR_SET_PDEATHSIG
 KEPT_PROGRAMS = 6
@@ -47,6 +50,8 @@ class Obedient:
         self.originals: list[Any] = []
         self.segment: Segment | None = None
         self.patience: Patience | None = None
+        self.store: Any = None  # where workers of several hosts find each other
+        self.post: Post | None = None  # where there are several hosts
         self.replays: dict[int, Replay] = {}
         self.input_seed = 0
 
@@ -101,20 +106,69 @@ class Obedient:
         assert self.material is not None
         assert self.segment is not None
         assert self.patience is not None
-        sizes = [one.size_bytes for one in command.crossings]
-        readers = [one.readers for one in command.crossings]
-        given = (self.segment, self.patience, command.offsets, sizes, readers, command.rings)
-        if command.piped:
-            inbox, outboxes = self.pipes
-            channel: SharedSlots = PipedSlots(*given, inbox=inbox, outboxes=outboxes)
-        else:
-            channel = SharedSlots(*given)
+        channel = self._channel(command)
         while len(self.replays) >= KEPT_PROGRAMS:
             del self.replays[next(iter(self.replays))]
         with self.material.torch.inference_mode():
             self.replays[command.number] = Replay(
                 self.material, command.program, command.crossings, command.sent, channel, command.rings
             )
+
+    def _channel(self, command: Load) -> Channel:
+        assert self.segment is not None
+        assert self.patience is not None
+        hosts = self.post.hosts if self.post is not None else (0,) * self.workers
+        near = [w for w in range(self.workers) if hosts[w] == hosts[self.me]]
+        sizes = [one.size_bytes for one in command.crossings]
+        readers = [[w for w in one.readers if w in near] for one in command.crossings]
+        given = (self.segment, self.patience, command.offsets, sizes, readers, command.rings)
+        if command.piped:
+            inbox, outboxes = self.pipes
+            local: SharedSlots = PipedSlots(*given, inbox=inbox, outboxes=dict(zip(near, outboxes, strict=True)))
+        else:
+            local = SharedSlots(*given)
+        if self.post is None:
+            return local
+        return GlooSlots(local, self.post, [one.source for one in command.crossings], command.receivers)
+
+    def listen(self, command: Listen) -> int:
+        """Keep the store in which workers of all hosts find each other, at a port that is free."""
+        self.store = import_module("torch.distributed").TCPStore(
+            command.address, 0, is_master=True, wait_for_workers=False
+        )
+        return int(self.store.port)
+
+    def join(self, command: Join) -> None:
+        """Become one of the ranks of gloo, one for each worker."""
+        torch = import_module("torch")
+        if self.store is None:
+            try:
+                self.store = torch.distributed.TCPStore(
+                    command.address, command.port, is_master=False, wait_for_workers=False,
+                    timeout=timedelta(seconds=command.seconds),
+                )  # fmt: skip
+            except RuntimeError as error:
+                where = f"{command.address} port {command.port}"
+                raise RunFailed(f"cannot reach {where}: {one_line(str(error).partition(chr(10))[0], 200)}") from None
+        self.me, self.workers = command.me, len(command.hosts)
+        self.post = Post(torch, self.store, command)
+
+    def ping(self, command: Ping) -> list[float]:
+        """Send messages to a worker on another host and back."""
+        assert self.post is not None
+        return self.post.ping(command)
+
+    def _meet(self, active: tuple[int, ...], sequence: int) -> None:
+        """Until all workers have come to a run."""
+        segment, patience = self.segment, self.patience
+        assert segment is not None
+        assert patience is not None
+        if self.post is not None:
+            self.post.meet(active, sequence, segment, patience)
+            return
+        segment.arrive(self.me, sequence)
+        for other in active:
+            patience.until(segment.arrival(other), sequence)
 
     def go(self, command: Go) -> Done:
         """Run a program some times, from the beginning."""
@@ -169,10 +223,9 @@ class Obedient:
         for n in range(command.warmups + command.runs):
             sequence = command.sequence + n
             replay.step = n
+            replay.channel.begin(sequence)
             if n == 0 or not command.pipeline:
-                segment.arrive(self.me, sequence)
-                for other in command.active:
-                    patience.until((64 // 8) * (1 + other), sequence)
+                self._meet(command.active, sequence)
             if n == command.warmups:
                 switches = timing.involuntary_switches()
             cpu, begin = thread_time_ns(), perf_counter_ns()
@@ -191,6 +244,7 @@ class Obedient:
             if command.every_result >= 0:
                 done.trail.append(replay.results(sequence).get(command.every_result))
             look_at_clock(perf_counter())
+        replay.channel.end()
         switches = timing.involuntary_switches() - switches
         results = replay.results(sequence) if command.results else {}
         return Done(
@@ -245,6 +299,9 @@ def serve(link: Connection, pipes: tuple[int, tuple[int, ...]]) -> None:
         Memory: obedient.memory,
         Load: obedient.load,
         Go: obedient.go,
+        Listen: obedient.listen,
+        Join: obedient.join,
+        Ping: obedient.ping,
     }
     while True:
         try:

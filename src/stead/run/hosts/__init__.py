@@ -1,0 +1,1 @@
+"""Several hosts: an agent on each, shared memory inside them and gloo between them."""
