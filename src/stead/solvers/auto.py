@@ -22,6 +22,7 @@ from stead.solvers.auto_steps import (
     Step,
     Tuning,
     constructions,
+    first_answers,
     is_full_pipeline,
     late_provers,
     program_size,
@@ -132,8 +133,9 @@ class Auto:
             Row("bounds", "what holds whatever the placement", "a tenth of the time", run=_Run.bound),
             _asks("start", self._start(), "no solver was named to begin with",
                   f"{tuning.start_share:.0%} of what is left"),
-            _asks("rules", rules(problem, tuning)),
+            _asks("first answers", first_answers(problem), no_orders, not_now=_Run.has_time),
             Row("coarse levels first", coarse, coarse_share, no_orders, run=_Run.levels, not_now=_Run.has_time),
+            _asks("rules", rules(problem, tuning), run=_Run.follow_rules),
             _asks("constructions", constructions(problem, tuning), "only for dataflow execution and throughput",
                   f"{tuning.construction_share:.0%} of what is left", run=_Run.construct),
             _asks("exact", self._exact(problem), no_exact),
@@ -207,6 +209,7 @@ class _Run:
         self._before_seconds = math.inf  # the objective at its beginning
         self._stalled = False
         self._over = False
+        self._in_a_hurry = search.spare_seconds < self._tuning.hurry * len(search.problem.graph)
 
     def once(self, rows: list[Row]) -> None:
         """Run phases one after another."""
@@ -245,9 +248,8 @@ class _Run:
             row.run(self, row)
 
     def has_time(self) -> str:
-        """Whether there is time for constructions first."""
-        short = self.search.spare_seconds < self._tuning.hurry * len(self.search.problem.graph)
-        return "" if short else "time is not short"
+        """Whether there was time from the beginning for rules and constructions first."""
+        return "" if self._in_a_hurry else "time is not short"
 
     def levels_rest(self) -> str:
         """Whether it is the turn of single operators alone."""
@@ -289,6 +291,12 @@ class _Run:
             search.doing(step.name)
             solution = search.try_solver(step.solver(), share=step.share)
             self._found += [solution] if solution is not None else []
+
+    def follow_rules(self, row: Row) -> None:
+        """Ask rules of thumb; in a hurry within a share, as there are better answers already."""
+        share = self._tuning.rule_share if self._in_a_hurry and self.search.best is not None else 1.0
+        with limited_share(self.search, share):
+            self.try_steps(row)
 
     def construct(self, row: Row) -> None:
         """Build placements from nothing, within a share of what is left."""
