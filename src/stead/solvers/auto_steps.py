@@ -42,7 +42,11 @@ class Tuning:
     one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
-    vain_rounds: int = 3  # in a row, after which search ends: each has twice the effort of the one before
+    vain_rounds: int = 3  # in a row, after which rounds end: each has twice the effort of the one before
+    vain_restarts: int = 4  # new starts in a row, and ...
+    vain_work: float = 2.0  # ... times the evaluations before the last gain, after which search ends before its budget
+    kicks: int = 8  # times that climbing leaves the incumbent, as one new start
+    kick_patience: int = 512  # placements without improvement before it leaves again
     close: float = 1e-4  # gap that is not worth more rounds
 
     def __post_init__(self) -> None:

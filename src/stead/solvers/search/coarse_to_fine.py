@@ -35,7 +35,7 @@ HOPELESS = 1.4  # times that value: after the first construction no other is tri
 HANDED_DOWN = 3  # schedules per level
 ALL_LEVELS_SECONDS = 5e-5  # per operator: half of it builds all levels, the rest searches them
 ONE_LEVEL_SECONDS = 2e-5  # per operator: the same for only one
-ONE_LEVEL_SHARE = 0.85  # of the time that is left: search on operators would hardly get anywhere in it
+ONE_LEVEL_SHARE = 0.85  # of the time that is left at most, but twice the share given: search on operators gets nowhere
 LARGE = 20_000  # operators of which the only level has a quarter, not half
 
 
@@ -62,13 +62,13 @@ def descend(
 ) -> list[Schedule]:
     """Schedules of operators that search on coarser graphs finds, best first; they have been offered.
 
-    It takes a share of what is left of the budget and no more than `effort` evaluations, of which one on a graph of
+    It takes a share of what is left of the budget, twice that where time suffices for one level alone, and no more than `effort` evaluations, of which one on a graph of
     clusters counts as the share of operators that it decodes. `part` changes what is drawn. Who descends again brings
     the ladder.
     """
     problem = search.problem
     short = share * search.spare_seconds < ALL_LEVELS_SECONDS * len(problem.graph)
-    share = ONE_LEVEL_SHARE if short else share
+    share = min(ONE_LEVEL_SHARE, 2 * share) if short else share
     if share * search.spare_seconds < ONE_LEVEL_SECONDS * len(problem.graph):
         return []
     budget = search.rest_of_budget(share)
