@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from stead import Budget, Infeasible, Latency, Problem, Solution, Throughput
+from stead import Budget, Infeasible, Latency, Problem, Roofline, Solution, Throughput, cluster_from
 from stead.errors import BadInput
 from stead.problem import Objective
 from stead.report.phase_table import phase_table
@@ -17,10 +17,12 @@ from stead.solvers.auto import Auto
 from stead.solvers.auto_steps import Tuning
 from stead.solvers.rules.simple import Even
 from stead.testing import chain3, two_towers
+from stead.workloads import synthetic
 
 PHASES = [
-    "bounds", "start", "rules", "coarse levels first", "constructions", "exact", "shifting stages", "coarse levels",
-    "search", "transfers", "annealing", "proofs", "dividing anew", "integer program", "climbing",
+    "bounds", "start", "first answers", "coarse levels first", "rules", "constructions", "exact", "shifting stages",
+    "coarse levels", "search", "transfers", "annealing", "proofs", "dividing anew", "integer program", "climbing",
+    "starting again",
 ]  # fmt: skip
 ROUNDS = {
     "latency": {"coarse levels", "search", "transfers"},
@@ -153,3 +155,40 @@ def test_solvers_within_solvers_share_their_answers() -> None:
     inner.try_solver(counted)
     assert len(counted.times) == 1
     assert (search.evaluations, inner.evaluations) == (5, 5)
+
+
+def test_what_is_left_of_a_budget_goes_to_new_starts() -> None:
+    problem = unproved()
+    phases = {one.name: one for one in quick().solve(problem, Budget(evaluations=20_000)).phases}
+    assert phases["starting again"].runs == 1
+    assert phases["starting again"].evaluations > 0
+
+
+def test_without_a_limit_nothing_is_started_again() -> None:
+    phases = {one.name: one for one in quick().solve(unproved(), Budget()).phases}
+    assert phases["starting again"].why_not == "no limit to be used up"
+
+
+def test_a_search_that_ends_before_its_budget_says_that_it_stalled() -> None:
+    solution = quick().solve(unproved(), Budget(evaluations=10_000_000))
+    assert solution.stopped_by == "finished"
+    assert any(note.startswith("stalled: ") for note in solution.notes)
+
+
+@pytest.mark.parametrize("objective", [Latency(), Latency(execution="sequential"), Throughput()])
+def test_new_starts_never_lose_the_incumbent(objective: Objective) -> None:
+    problem = unproved().with_objective(objective)
+    few, many = (quick().solve(problem, Budget(evaluations=count)) for count in (600, 4_000))
+    assert many.objective_seconds <= few.objective_seconds
+
+
+def quick() -> Auto:
+    """Short rounds, no proofs."""
+    return Auto(exhaustive_below=0, effort=50, moves=2000, patience=64, exact=False)
+
+
+def unproved() -> Problem:
+    """Operators side by side, with no bound that meets the optimum."""
+    cluster, _ = cluster_from("2x 3090 + 3060")
+    graph = synthetic("layered", operators=30, width=6, seed=3)
+    return Problem(graph, cluster, Roofline().costs(graph, cluster))

@@ -20,8 +20,17 @@ from stead.graph import GraphBuilder, TensorId
 from stead.placing.loading import load
 from stead.problem import Constraints, Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
-from stead.solvers import Budget, Solver
-from stead.solvers.build.list_scheduling import DfsSticky, Etf, Heft, MEtf, MSct, Peft, Variant
+from stead.solvers import Budget, Search, Solver
+from stead.solvers.build.list_scheduling import (
+    DfsSticky,
+    Etf,
+    Heft,
+    MEtf,
+    MSct,
+    Peft,
+    Variant,
+    drawn_schedules,
+)
 from stead.solvers.build.schedules import tied_units, weight_units
 from stead.testing import two_towers
 from stead.testing.contracts import SolverContract
@@ -392,3 +401,15 @@ def test_after_its_time_a_rule_scores_no_more_schedules(monkeypatch: pytest.Monk
     )
     Heft().solve(problem, Budget(0.0))
     assert len(scored) == 1
+
+
+def test_drawn_schedules_differ_and_come_again_with_the_same_part() -> None:
+    problem = two_towers()
+    first, same, other = (
+        [(one.name, one.devices.tolist(), one.order.tolist()) for one in drawn_schedules(search, 6, part=part)]
+        for part in (1, 1, 2)
+        for search in [Search(problem, Budget(), solver="test", seed=3)]
+    )
+    assert first == same
+    assert first != other
+    assert all(sorted(order) == list(range(5)) for _, _, order in first)

@@ -2,8 +2,9 @@
 
 It is a table of phases, which is a function of the problem alone and can be read (`Auto().steps_for(problem)`): rules,
 constructions, exact solvers where the problem is small enough for them, then rounds of search with growing effort from
-the best of what they found, until that no longer helps. All share one incumbent and one bound; a bound that holds for
-some placements only is not taken for one over all. What each phase took and gained is part of the solution.
+the best of what they found, until that no longer helps; what is left of the budget goes to new starts. All share one
+incumbent and one bound; a bound that holds for some placements only is not taken for one over all. What each phase took
+and gained is part of the solution.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import groupby, zip_longest
+from itertools import count, groupby, zip_longest
 from types import MappingProxyType
 
 from stead.errors import BadInput
@@ -22,6 +23,7 @@ from stead.solvers.auto_steps import (
     Step,
     Tuning,
     constructions,
+    first_answers,
     is_full_pipeline,
     late_provers,
     program_size,
@@ -29,6 +31,7 @@ from stead.solvers.auto_steps import (
     rules,
     searches_orders,
 )
+from stead.solvers.build.list_scheduling import drawn_schedules
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.exact.exhaustive import placement_count
 from stead.solvers.exact.throughput_mip import ThroughputMip
@@ -36,7 +39,7 @@ from stead.solvers.part_budgets import limited, limited_share
 from stead.solvers.phases import Phase, Phases
 from stead.solvers.registry import solver
 from stead.solvers.search.anneal import Anneal
-from stead.solvers.search.climb import climb
+from stead.solvers.search.climb import climb, climb_again
 from stead.solvers.search.coarse_to_fine import Ladder, descend
 from stead.solvers.search.redivide import redivide
 from stead.solvers.search.search import WORK_PER_SECOND, ScheduleSearch, schedule_of
@@ -44,6 +47,9 @@ from stead.solvers.search.stages import shift_stages
 from stead.solvers.search.transfers import order_transfers
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
+
+ELITES = 2  # of a new start, and of all before it, from which search goes on together
+NEW_PARTS = 2**20  # new starts draw other numbers than any round
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,9 @@ class Auto:
             Row("bounds", "what holds whatever the placement", "a tenth of the time", run=_Run.bound),
             _asks("start", self._start(), "no solver was named to begin with",
                   f"{tuning.start_share:.0%} of what is left"),
-            _asks("rules", rules(problem, tuning)),
+            _asks("first answers", first_answers(problem), no_orders, not_now=_Run.has_time),
             Row("coarse levels first", coarse, coarse_share, no_orders, run=_Run.levels, not_now=_Run.has_time),
+            _asks("rules", rules(problem, tuning), run=_Run.follow_rules),
             _asks("constructions", constructions(problem, tuning), "only for dataflow execution and throughput",
                   f"{tuning.construction_share:.0%} of what is left", run=_Run.construct),
             _asks("exact", self._exact(problem), no_exact),
@@ -154,6 +161,8 @@ class Auto:
                 run=_Run.prove_by_program, not_now=_Run.may_not_prove),
             Row("climbing", "moves of one unit", f"{self.patience} placements without improvement", many,
                 run=_Run.climb),
+            Row("starting again", "from what is drawn anew", f"{tuning.vain_work:g} times as long as all before it",
+                many, run=_Run.start_again, not_now=_Run.has_no_reason),
         ]  # fmt: skip
 
     def _start(self) -> tuple[Step, ...]:
@@ -207,6 +216,7 @@ class _Run:
         self._before_seconds = math.inf  # the objective at its beginning
         self._stalled = False
         self._over = False
+        self._in_a_hurry = search.spare_seconds < self._tuning.hurry * len(search.problem.graph)
 
     def once(self, rows: list[Row]) -> None:
         """Run phases one after another."""
@@ -245,9 +255,8 @@ class _Run:
             row.run(self, row)
 
     def has_time(self) -> str:
-        """Whether there is time for constructions first."""
-        short = self.search.spare_seconds < self._tuning.hurry * len(self.search.problem.graph)
-        return "" if short else "time is not short"
+        """Whether there was time from the beginning for rules and constructions first."""
+        return "" if self._in_a_hurry else "time is not short"
 
     def levels_rest(self) -> str:
         """Whether it is the turn of single operators alone."""
@@ -274,6 +283,14 @@ class _Run:
         tiny = program_size(self.search.problem) <= self._tuning.tiny_program
         return "" if tiny or self.search.budget.seconds is not None else "no clock to stop it"
 
+    def has_no_reason(self) -> str:
+        """Whether there is nothing to start again for: no budget to be spent, or nothing to be had."""
+        if self.search.best is None:
+            return "nothing was found that fits"
+        if self.search.gap <= self._tuning.close:
+            return "the gap is next to nothing"
+        return "" if self.search.counts or self.search.budget.seconds is not None else "no limit to be used up"
+
     def bound(self, row: Row) -> None:
         """Raise the bound."""
         self.search.relax()
@@ -289,6 +306,12 @@ class _Run:
             search.doing(step.name)
             solution = search.try_solver(step.solver(), share=step.share)
             self._found += [solution] if solution is not None else []
+
+    def follow_rules(self, row: Row) -> None:
+        """Ask rules of thumb; in a hurry within a share, as there are better answers already."""
+        share = self._tuning.rule_share if self._in_a_hurry and self.search.best is not None else 1.0
+        with limited_share(self.search, share):
+            self.try_steps(row)
 
     def construct(self, row: Row) -> None:
         """Build placements from nothing, within a share of what is left."""
@@ -348,6 +371,41 @@ class _Run:
     def climb(self, row: Row) -> None:
         """Climb until nothing improves any more."""
         climb(self.search, patience=self._auto.patience)
+
+    def start_again(self, row: Row) -> None:
+        """Search from what is drawn anew until the budget is spent or all has been in vain for long.
+
+        The incumbent is left alone, so that it is not found again; only then search goes on from the best of both.
+        """
+        search, tuning = self.search, self._tuning
+        problem, vain, since = search.problem, 0, search.evaluations
+        for number in count():
+            stalled = vain >= tuning.vain_restarts and search.evaluations >= (1 + tuning.vain_work) * since
+            if search.done or stalled or search.gap <= tuning.close:
+                break
+            before = search.best_seconds
+            if searches_orders(problem):
+                self._search_again(self._auto.effort << number // 2, NEW_PARTS + 2 * number)
+            elif is_full_pipeline(problem):
+                self._anneal_again(self._auto.moves << number // 2, NEW_PARTS + 2 * number)
+            else:
+                climb_again(search, patience=tuning.kick_patience, kicks=tuning.kicks, part=number)
+            vain, since = (vain + 1, since) if search.best_seconds >= before else (0, search.evaluations)
+        if vain and not search.done:
+            search.notes.append(f"stalled: {vain} new starts in a row found nothing better")
+
+    def _search_again(self, effort: int, part: int) -> None:
+        """Search orders from constructions that are drawn, then from the best of these and of all before."""
+        search, one = self.search, ScheduleSearch(effort=effort)
+        found = one.improve(search, drawn_schedules(search, self._most_starts(effort), part=part), part=part)
+        elites = [*found[:ELITES], *self._best[:ELITES]]
+        better = one.improve(search, elites, part=part + 1, settled=True)
+        self._best = [*better, *self._best][: self._tuning.pool]
+
+    def _anneal_again(self, moves: int, part: int) -> None:
+        """Anneal from nothing, then from the best of all."""
+        Anneal(moves=moves).improve(self.search, part=part, afresh=True)
+        Anneal(moves=moves).improve(self.search, part=part + 1)
 
     def _has_stalled(self) -> bool:
         return self.search.best_seconds > self._before_seconds * (1 - self._tuning.stalled)

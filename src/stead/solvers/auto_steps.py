@@ -16,7 +16,8 @@ class Tuning:
     """Shares, sizes and paces by which `auto` deals out its budget, with the reason for each."""
 
     # When time is short, what pays soonest comes first.
-    hurry: float = 2e-4  # seconds per operator below which coarser graphs come before constructions
+    hurry: float = 2e-4  # seconds per operator below which first answers and coarser graphs come before rules
+    rule_share: float = 0.1  # for rules then: those that walk through trees of modules take long
     partitioning: float = 6e-5  # seconds per operator that a partitioner takes; it cannot be stopped
     moves_per_second: int = 4_000_000  # of annealing, to begin no round that could not end
     # Sizes beyond which a method would not come to an end.
@@ -28,6 +29,7 @@ class Tuning:
     # Shares of the time that is left, so that no phase starves those after it.
     start_share: float = 0.3  # for the solver that one asks to begin with: search is to go on from it
     construction_share: float = 0.35  # for all constructions: some take long on some graphs
+    series_share: float = 0.1  # for proofs on chains of blocks: what is none keeps them busy to the end
     coarse_share: float = 0.5  # for search on coarser graphs, as finer ones profit from it
     ample_coarse_share: float = 0.15  # the same where `ample` evaluations are left: there single moves get as far
     ample: int = 100_000
@@ -40,7 +42,11 @@ class Tuning:
     one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
-    vain_rounds: int = 3  # in a row, after which search ends: each has twice the effort of the one before
+    vain_rounds: int = 3  # in a row, after which rounds end: each has twice the effort of the one before
+    vain_restarts: int = 4  # new starts in a row, and ...
+    vain_work: float = 2.0  # ... times the evaluations before the last gain, after which search ends before its budget
+    kicks: int = 8  # times that climbing leaves the incumbent, as one new start
+    kick_patience: int = 512  # placements without improvement before it leaves again
     close: float = 1e-4  # gap that is not worth more rounds
 
     def __post_init__(self) -> None:
@@ -62,6 +68,13 @@ class Step:
         return solver(self.name, **dict(self.options))
 
 
+def first_answers(problem: Problem) -> tuple[Step, ...]:
+    """What takes next to no time and uses every device, for orders that are searched."""
+    if not searches_orders(problem):
+        return ()
+    return Step("cut", 0.3), Step("heft", 0.3, (("bias", 1.0), ("average", "mean"), ("tied", False)))
+
+
 def rules(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     """What people do by hand."""
     quick = Step("single"), Step("even"), Step("balanced"), Step("greedy-support"), Step("fit-memory")
@@ -73,9 +86,9 @@ def constructions(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     if isinstance(problem.objective, Latency) and problem.objective.execution != "dataflow":
         return ()
     if len(problem.graph) > tuning.huge:
-        return Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft")
+        return Step("cut", 0.3), Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft")
     if searches_orders(problem):
-        others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks"
+        others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks", "cut"
         return Step("heft"), *(Step(name, 0.5) for name in others)
     built = (*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel"))
     if isinstance(problem.objective, Throughput):
@@ -101,7 +114,7 @@ def provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     if runs_in_turn(problem):
         return (Step("mincut", 0.5),)
     small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
-    return (Step("series", 0.3), *((Step("latency-cp", 0.5),) if small else ()))
+    return (Step("series", tuning.series_share), *((Step("latency-cp", 0.5),) if small else ()))
 
 
 def late_provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:

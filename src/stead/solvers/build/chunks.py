@@ -52,7 +52,7 @@ class Chunks:
         search = started(self, problem, budget, seed)
         chosen = chosen_devices(problem.cluster, self.devices)
         unit_groups = mirrored_groupings(problem) if self.mirrored else [problem.units]
-        cutters = [_Cutter(problem, chosen, unit_of) for unit_of in unit_groups]
+        cutters = [Cutter(problem, chosen, unit_of) for unit_of in unit_groups]
         with search.interruptible():
             for schedule in self._schedules(problem, cutters):
                 offer_schedule(search, schedule)
@@ -65,7 +65,7 @@ class Chunks:
                 offer_fitting(search, Schedule(by_bytes, rank, "by bytes"), cutter.unit_of)
         return search.solution()
 
-    def _schedules(self, problem: Problem, cutters: list[_Cutter]) -> Iterator[Schedule]:
+    def _schedules(self, problem: Problem, cutters: list[Cutter]) -> Iterator[Schedule]:
         """Cuts of every order; operators run by rank, whatever order was cut."""
         rank = _native.topological_order(problem.native, kind="rank")
         orders = {kind: topological(problem, kind) for kind in ((self.order,) if self.order else ORDERS)}
@@ -79,7 +79,7 @@ class Chunks:
                         yield Schedule(devices, rank, f"{kind} x{rounds}")
 
 
-class _Cutter:
+class Cutter:
     """Units with their work and bytes, and the devices they are dealt to."""
 
     def __init__(self, problem: Problem, devices: list[int], unit_of: NDArray[np.int32]) -> None:

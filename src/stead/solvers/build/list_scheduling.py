@@ -31,6 +31,8 @@ NO_LIMIT = 2**62
 NOT_BUILT = -2  # of the core, for ticks: time was up before
 LEAST_SECONDS = 0.5  # for the first variants, whatever the time limit: an answer is better than none
 MOST_RETRIES = 3
+DRAWN_RULES = ("heft", "peft", "etf", "sct", "dfs-sticky")
+DRAWN_BIASES = (-1.0, 3.5)  # powers of two
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,28 @@ class DfsSticky(_ListRule):
     def variants(self) -> list[Variant]:
         """Every bias."""
         return [Variant("dfs-sticky", bias) for bias in _biases(self.bias)]
+
+
+def drawn_schedules(search: Search, count: int, *, part: int) -> list[Schedule]:
+    """So many schedules by rules, weights of transfers and units that are drawn; `part` changes what is drawn.
+
+    They are not offered: what search makes of them counts.
+    """
+    problem = search.problem
+    rng = np.random.default_rng((search.seed, part, 2))
+    units, drawn = groupings(problem), []
+    for _ in range(count):
+        rule = DRAWN_RULES[rng.integers(len(DRAWN_RULES))]
+        bias = float(2.0 ** rng.uniform(*DRAWN_BIASES))
+        average = AVERAGES[rng.integers(len(AVERAGES))]
+        insertion = rule not in ("etf", "sct")
+        drawn.append((int(rng.integers(len(units))), Variant(rule, bias, average, insertion)))
+    found: list[tuple[int, Schedule]] = []
+    for number, unit_of in enumerate(units):
+        variants = [variant for of, variant in drawn if of == number]
+        if variants and not search.done:
+            found += _schedules(problem, unit_of, variants, _usable(problem), search.remaining_seconds)
+    return [schedule for ticks, schedule in _distinct(sorted(found, key=lambda pair: pair[0])) if ticks < NO_LIMIT]
 
 
 def _are_alike(problem: Problem) -> bool:

@@ -63,22 +63,23 @@ class Anneal:
             self.improve(search)
         return search.solution()
 
-    def improve(self, search: Search, *, part: int = 0) -> None:
+    def improve(self, search: Search, *, part: int = 0, afresh: bool = False) -> None:
         """Anneal in rounds that begin at the best placement so far; `part` changes what is drawn.
 
-        Where the simulator asks for it, later rounds leave more room.
+        Where the simulator asks for it, later rounds leave more room. `afresh` the incumbent is left alone: the first
+        round begins with nothing, later ones with what those before it found.
         """
         problem = search.problem
         if not problem.unit_count:
             return
         room = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
-        first = search.current
+        first = own = None if afresh else search.current
         for number, moves in enumerate(self._rounds(search)):
             found = _native.balance(
                 problem.native,
                 problem.units,
                 load=steady_load(problem),
-                starts=_starts(problem, [search.current, first]),
+                starts=_starts(problem, [own if afresh else search.current, first]),
                 restarts=CHAINS,
                 seed=(search.seed + (number + ROUNDS * part) * 2**32) % 2**64,
                 moves=moves,
@@ -87,7 +88,8 @@ class Anneal:
                 threads=self.threads,
             )
             search.evaluations += math.ceil(found.moves / self.moves_per_evaluation)
-            room -= _offer(search, found.devices[problem.units])
+            own = found.devices[problem.units]
+            room -= _offer(search, own)
             np.maximum(room, 0, out=room)
             reraise(found.raised)
 

@@ -67,6 +67,43 @@ def climb(search: Search, *, patience: int, until_feasible: bool = False) -> Non
         failed = 0 if search.score < before else failed + len(rows)
 
 
+def climb_again(search: Search, *, patience: int, kicks: int, part: int = 0) -> None:
+    """Leave the incumbent by random moves and climb from there, so many times; `part` changes what is drawn."""
+    problem = search.problem
+    firsts, allowed = problem.unit_firsts, problem.unit_allowed
+    movable = np.flatnonzero(allowed.sum(axis=1) > 1)
+    if not movable.size or len(problem.cluster) < 2:
+        return
+    rng = np.random.default_rng((search.seed, part, 1))
+    for _ in range(kicks):
+        if search.done or search.best is None:
+            break
+        here = _kicked(search.best[firsts], allowed, movable, rng)
+        seconds = search.offer(here[problem.units], found_by="climb")
+        failed = 0 if np.isfinite(seconds) else patience
+        while failed < patience and not search.done:
+            rows = _neighbours(here, allowed, movable, rng)
+            scored = search.offer_many(rows[:, problem.units], found_by="climb")
+            failed += len(rows)
+            if scored.size and scored.min() < seconds:
+                here, seconds, failed = rows[scored.argmin()], float(scored.min()), 0
+
+
+def _kicked(
+    unit_devices: NDArray[np.uint8],
+    allowed: NDArray[np.bool_],
+    movable: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.uint8]:  # [unit]
+    """The same placement with a few runs of units on other devices."""
+    kicked = unit_devices.copy()
+    for unit in rng.choice(movable, size=rng.integers(2, 5)):
+        run = slice(unit, unit + rng.integers(1, 2 + len(movable) // 8))
+        target = rng.choice(np.flatnonzero(allowed[unit]))
+        kicked[run] = np.where(allowed[run, target], target, kicked[run])
+    return kicked
+
+
 def _neighbours(
     unit_devices: NDArray[np.uint8],
     allowed: NDArray[np.bool_],

@@ -3,6 +3,9 @@
 Each level has half as many clusters as the one below. On the coarsest one constructions are cheap and one move of a
 search changes much; what it finds is handed down as devices and order, beside what constructions find there, and the
 search goes on with smaller pieces. The level of single operators is left to the caller.
+
+Where time is too short to build all levels there is one, straight above the operators: on large graphs of a quarter as
+many clusters, which takes a third of the time.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ from stead.solvers.search_state import Search
 LEVELS = 3
 FEWEST = 32  # clusters of the coarsest level
 LEAST_FEWER = 0.75  # clusters of a level, as a share of those below; else it is not worth having
-CONSTRUCTIONS = "heft", "etf", "chunks", "dfs-sticky", "peft", "single"
+CONSTRUCTIONS = "heft", "etf", "cut", "dfs-sticky", "peft", "single"
 CONSTRUCTION_SHARE = 0.4  # of the budget of a level
 WORTH_SEARCHING = 1.05  # value of constructions at most, over the incumbent of the finest level
 HOPELESS = 1.4  # times that value: after the first construction no other is tried
 HANDED_DOWN = 3  # schedules per level
-CLUSTERING_SECONDS = 1.5e-5  # per operator, for all levels
+ALL_LEVELS_SECONDS = 5e-5  # per operator: half of it builds all levels, the rest searches them
+ONE_LEVEL_SECONDS = 2e-5  # per operator: the same for only one
+ONE_LEVEL_SHARE = 0.85  # of the time that is left at most, but twice the share given: search on operators gets nowhere
+LARGE = 20_000  # operators of which the only level has a quarter, not half
 
 
 class Ladder:
@@ -39,11 +45,13 @@ class Ladder:
     def __init__(self) -> None:
         self._levels: list[tuple[Grouping, Problem]] | None = None
 
-    def levels(self, search: Search) -> list[tuple[Grouping, Problem]]:
-        """All levels, or where time is up those that there are."""
+    def levels(self, search: Search, *, only: bool) -> list[tuple[Grouping, Problem]]:
+        """All levels, or where time is up those that there are; with `only` just one unless all are there."""
         if self._levels is not None:
             return self._levels
-        levels = list(_ladder(search))
+        if only:
+            return list(_ladder(search, 1, 4 if len(search.problem.graph) > LARGE else 2))
+        levels = list(_ladder(search, LEVELS, 2))
         if not search.out_of_time:
             self._levels = levels
         return levels
@@ -54,16 +62,19 @@ def descend(
 ) -> list[Schedule]:
     """Schedules of operators that search on coarser graphs finds, best first; they have been offered.
 
-    It takes a share of what is left of the budget and no more than `effort` evaluations, of which one on a graph of
+    It takes a share of what is left of the budget, twice that where time suffices for one level alone, and no more than `effort` evaluations, of which one on a graph of
     clusters counts as the share of operators that it decodes. `part` changes what is drawn. Who descends again brings
     the ladder.
     """
-    problem, budget = search.problem, search.rest_of_budget(share)
-    if share * search.spare_seconds < CLUSTERING_SECONDS * len(problem.graph):
+    problem = search.problem
+    short = share * search.spare_seconds < ALL_LEVELS_SECONDS * len(problem.graph)
+    share = min(ONE_LEVEL_SHARE, 2 * share) if short else share
+    if share * search.spare_seconds < ONE_LEVEL_SECONDS * len(problem.graph):
         return []
+    budget = search.rest_of_budget(share)
     most = effort if budget.evaluations is None else min(effort, budget.evaluations)
     end = math.inf if budget.seconds is None else search.elapsed_seconds + budget.seconds
-    levels = (ladder or Ladder()).levels(search)
+    levels = (ladder or Ladder()).levels(search, only=short)
     carried: list[Schedule] = []
     for left in range(len(levels), 0, -1):
         grouping, coarse = levels[left - 1]
@@ -85,11 +96,11 @@ def descend(
     return carried
 
 
-def _ladder(search: Search) -> Iterator[tuple[Grouping, Problem]]:
-    """Groupings and the problems of placing groups, each of the problem before."""
+def _ladder(search: Search, levels: int, fewer: int) -> Iterator[tuple[Grouping, Problem]]:
+    """Groupings and the problems of placing groups, each of the problem before with so many times fewer."""
     problem = search.problem
-    for _ in range(LEVELS):
-        count = len(problem.graph) // 2
+    for _ in range(levels):
+        count = len(problem.graph) // fewer
         if count < FEWEST or search.out_of_time:
             return
         grouping = cluster_problem(problem, count)
