@@ -8,6 +8,9 @@ Notation    P pairs, B problems of a generation, W weights
 The step is along -sum_p mean_b clip(f[+p, b] - f[-p, b]) e_p, scaled to the same length in every generation (Salimans
 et al. 2017, with momentum); what is kept is the mean of theta over the last third. Generation g draws from a generator
 made of (seed, g): nothing random is saved, and a run that was killed ends with the same bits.
+
+A rule that is to complete others (`rivals`) is judged by what it adds: in place of a length x it counts
+-log(exp(-s x) + exp(-s r)) / s with r the best length that rivals reach, each with several biases.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ MOST_DIFFERENCE = 0.1  # of two logarithms: a problem on which all goes wrong sa
 LACK = 0.5  # that a schedule counts longer which does not fit, before what it lacks
 LAST_SHARE = 0.3  # of the generations, whose mean is kept
 LAST_RATE = 0.1  # of the rate, in the last generation
+SHARPNESS = 30.0  # s: a rule that is 1 / s behind its rivals counts about half
+RIVAL_BIASES = (1.0, 2.0, 4.0)
 FORMAT = 1
 
 
@@ -43,10 +48,10 @@ class Evolution:
     """How a rule is learned."""
 
     generations: int = 300
-    pairs: int = 12
-    batch: int = 16  # problems of a generation
+    pairs: int = 16
+    batch: int = 32  # problems of a generation
     sigma: float = 0.06
-    rate: float = 0.03
+    rate: float = 0.025
 
     def __post_init__(self) -> None:
         for name in ("pairs", "batch"):
@@ -60,7 +65,7 @@ class Evolution:
 
 def weight_scales() -> NDArray[np.float64]:  # [weight]
     """How far weights are shaken: those of contexts less."""
-    device_rows, devices, queue_rows, queues = _native.walk_shape()
+    device_rows, devices, _, queues = _native.walk_shape()
     scales = np.full(weight_count(), CONTEXT_SCALE)
     scales[:devices] = 1.0
     scales[device_rows * devices : device_rows * devices + queues] = 1.0
@@ -132,6 +137,14 @@ class Ground:
     def lengths(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:  # [rule]
         """Logarithms of the lengths of a walk by each rule."""
         variants = [Step(rule).native() for rule in range(len(weights))]
+        return self._lengths(weights, variants)
+
+    def best_of(self, rivals: NDArray[np.float64]) -> float:
+        """The least logarithm of a length that rules reach with any of their biases."""
+        variants = [Step(rule, bias).native() for rule in range(len(rivals)) for bias in RIVAL_BIASES]
+        return float(self._lengths(rivals, variants).min())
+
+    def _lengths(self, weights: NDArray[np.float64], variants: list[_native.WalkVariant]) -> NDArray[np.float64]:
         walks = self.grounds.walk(self.grouping, weights, variants, threads=1)
         return np.array([judged(walk, self.grounds) for walk in walks])
 
@@ -148,7 +161,13 @@ class Strategy:
     """Weights on their way: one generation after another."""
 
     def __init__(
-        self, options: Evolution, source: Source, seed: int, start: NDArray[np.float64] | None = None
+        self,
+        options: Evolution,
+        source: Source,
+        seed: int,
+        *,
+        start: NDArray[np.float64] | None = None,
+        rivals: NDArray[np.float64] | None = None,  # [rule, weight]
     ) -> None:
         if source.count < 1:
             raise BadInput("training needs at least one problem")
@@ -156,18 +175,32 @@ class Strategy:
         count = weight_count()
         self.theta = np.zeros(count) if start is None else start.astype(np.float64).copy()
         self.start = self.theta.copy()
+        self.rivals = np.zeros((0, count)) if rivals is None else rivals
         self.momentum = np.zeros(count)
         self.summed = np.zeros(count)  # of theta, over the last generations
         self.generation = 0
         self.walks = 0
         self._scales = weight_scales()
         self._grounds: dict[int, Ground] = {}
+        self._rival_lengths: dict[int, float] = {}
 
     def ground(self, number: int) -> Ground:
         """Problem `number` of the source, made when it first comes up."""
         if number not in self._grounds:
             self._grounds[number] = Ground(self.source.problem(number), number)
         return self._grounds[number]
+
+    def _counted(self, number: int, tried: NDArray[np.float64]) -> NDArray[np.float64]:  # [rule]
+        """What rules are judged by on one problem."""
+        lengths = self.ground(number).lengths(tried)
+        if not len(self.rivals):
+            return lengths
+        if number not in self._rival_lengths:
+            self._rival_lengths[number] = self.ground(number).best_of(self.rivals)
+        counted: NDArray[np.float64] = (
+            -np.logaddexp(-SHARPNESS * lengths, -SHARPNESS * self._rival_lengths[number]) / SHARPNESS
+        )
+        return counted
 
     def advance(self) -> dict[str, float]:
         """One generation; what it says about itself."""
@@ -176,7 +209,7 @@ class Strategy:
         chosen = draw.permutation(self.source.count)[: options.batch]
         shakes = draw.standard_normal((options.pairs, len(self.theta))) * self._scales
         tried = np.concatenate([self.theta + options.sigma * shakes, self.theta - options.sigma * shakes])
-        lengths = np.stack([self.ground(int(n)).lengths(tried) for n in chosen], axis=1)
+        lengths = np.stack([self._counted(int(n), tried) for n in chosen], axis=1)
         self.walks += lengths.size
         better = np.clip(lengths[: options.pairs] - lengths[options.pairs :], -MOST_DIFFERENCE, MOST_DIFFERENCE)
         better = np.nan_to_num(better)  # both infinite: nothing is known
@@ -189,10 +222,8 @@ class Strategy:
         if g >= (1 - LAST_SHARE) * options.generations:
             self.summed += self.theta
         self.generation += 1
-        return {
-            "generation": self.generation, "walks": self.walks, "log_length": float(np.ma.masked_invalid(lengths).mean()),
-            "slope": norm, "size": float(np.abs(self.theta).mean()),
-        }  # fmt: skip
+        size = float(np.abs(self.theta).mean())
+        return {"generation": self.generation, "walks": self.walks, "slope": norm, "size": size}
 
     @property
     def rule(self) -> NDArray[np.float64]:  # [weight]
@@ -203,7 +234,10 @@ class Strategy:
 
     def save(self, path: Path) -> None:
         """Write all that the next generation needs."""
-        arrays = {"theta": self.theta, "momentum": self.momentum, "summed": self.summed, "start": self.start}
+        arrays = {
+            "theta": self.theta, "momentum": self.momentum, "summed": self.summed, "start": self.start,
+            "rivals": self.rivals,
+        }  # fmt: skip
         numbers = {"generation": self.generation, "walks": self.walks, **self._identity()}
         tensor_file.save(path, arrays, numbers)
 
@@ -211,9 +245,9 @@ class Strategy:
         """Go on from what `save` wrote; another run is BadInput."""
         arrays, numbers = tensor_file.load(path)
         try:
-            if {name: numbers[name] for name in self._identity()} != self._identity() or not np.array_equal(
-                arrays["start"], self.start
-            ):
+            same = {name: numbers[name] for name in self._identity()} == self._identity()
+            begun = {"start": self.start, "rivals": self.rivals}
+            if not (same and all(np.array_equal(arrays[name], own) for name, own in begun.items())):
                 raise BadInput(f"{path} is of another run; leave out --resume to train anew")
             kept = [np.asarray(arrays[name], dtype=np.float64) for name in ("theta", "momentum", "summed")]
             counted = [int(numbers[name]) for name in ("generation", "walks")]  # type: ignore[call-overload]

@@ -7,7 +7,7 @@ trained by `stead train walk` and experiments/walk. Nothing here needs torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 PRETRAINED = "pretrained"  # the policy that comes with the package
-ZERO = "zero"  # the plan of that policy without what was learned: list scheduling alone
+ZERO = "zero"  # nothing learned: list scheduling, with a plan of walks that was chosen for it
 AT_ONCE = 4  # walks between two looks at the clock
 OFFERED = 6  # of the walks, whose length the core already knows
 NOISE = 0.25  # of logits, in walks beyond the plan
@@ -47,7 +47,7 @@ class Walk:
     of the policy repeat it with noise that the seed decides.
     """
 
-    policy: str = PRETRAINED  # a file, the policy of the package, or "zero": its plan without what was learned
+    policy: str = PRETRAINED  # a file, the policy of the package, or "zero": list scheduling alone
     walks: int = WALKS
     heft: bool = False  # whether the heft family is asked, too
     threads: int = 0
@@ -78,9 +78,30 @@ class Walk:
     def rules(self) -> Rules:
         """What the policy says."""
         rules = Rules.load(SHIPPED if self.policy in (PRETRAINED, ZERO) else Path(self.policy))
-        if self.policy != ZERO:
-            return rules
-        return Rules(np.zeros_like(rules.weights), rules.plans, rules.trained)
+        return rules.without_learning() if self.policy == ZERO else rules
+
+    def train(
+        self,
+        output: Path,
+        *,
+        problems: int,
+        given: Sequence[Problem],
+        updates: int,
+        seed: int,
+        resume: bool = False,
+        every: int = 25,
+        report: Callable[[int, dict[str, float]], None] | None = None,
+    ) -> dict[str, object]:
+        """Carry the policy on (from zero weights if it is "zero") and write it to a file; what came out, for people."""
+        from stead.learn.walk.walk_training import Recipe, train_rules
+
+        for problem in given:
+            if (reason := self.unsupported(problem)) is not None:
+                raise BadInput(f"walk cannot learn from {problem.graph.name}: {reason}")
+        return train_rules(
+            output, Recipe(updates, seed, walks=self.walks), problems=problems, given=given, resume=resume, every=every,
+            start=None if self.policy == ZERO else self.rules, report=report,
+        )  # fmt: skip
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Walk, score the most promising walks, make them fit if none does."""
@@ -88,7 +109,7 @@ class Walk:
         rules = self.rules
         with search.interruptible():
             grounds = Grounds(problem)
-            tries = self._tries(search, rules, len(grounds.unit_groups))
+            tries = self._tries(search, rules.plans[grounds.kind])
             if tries:
                 self._offer(search, self._walked(search, grounds, rules, tries))
             else:
@@ -100,9 +121,9 @@ class Walk:
                 search.try_solver(Heft())
         return search.solution()
 
-    def _tries(self, search: Search, rules: Rules, groupings: int) -> list[_Try]:
+    def _tries(self, search: Search, plan: tuple[Step, ...]) -> list[_Try]:
         """Walks to go on, no more than there are evaluations for; the last evaluation scores what they find."""
-        plan, left = rules.plan_for(groupings), search.remaining_evaluations
+        left = search.remaining_evaluations
         count = self.walks if left is None else min(self.walks, max((left - 1) // PER_WALK, min(left - 1, 1)))
         retime = left is None or left > PER_WALK
         return [_Try(n, plan[n % len(plan)], n >= len(plan), retime) for n in range(count)]

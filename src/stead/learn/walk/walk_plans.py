@@ -1,47 +1,44 @@
 """Which walks to try: of many rules, biases, averages and groupings the few that complete each other.
 
 Every candidate walks over problems that no rule was trained on; then walks are taken one by one, each time the one that
-makes the mean logarithm of the best length the least. Problems with one, two and three groupings have plans of their
-own, since what is worth trying differs.
+makes the mean logarithm of the best length the least. Problems of every kind have plans of their own: with more
+groupings there is more to try, and averages of costs matter where devices differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.learn.walk.evolution import judged
-from stead.learn.walk.made_problems import Scope, made_problem
-from stead.learn.walk.walk_rules import AVERAGES, MOST_GROUPINGS, Grounds, Step
+from stead.learn.walk.walk_rules import AVERAGES, KINDS, Grounds, Kind, Step
 
 BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
 FORESIGHTS = (0.0, 1.0)
 WALKS = 16
-Lengths = dict[int, NDArray[np.float64]]  # by the number of groupings: [problem, candidate]
+Lengths = dict[Kind, NDArray[np.float64]]  # [problem, candidate]
 
 
-def candidates(rules: Sequence[int], groupings: int) -> list[Step]:
+def candidates(rules: Sequence[int], kind: Kind) -> list[Step]:
     """All walks that could be tried: what a unit brings later matters in large units alone."""
     return [
         Step(rule, bias, foresight, average, grouping)
         for rule, bias, foresight, average, grouping in product(
-            rules, BIASES, FORESIGHTS, AVERAGES, range(groupings)
+            rules, BIASES, FORESIGHTS, AVERAGES[:1] if kind.alike else AVERAGES, range(kind.groupings)
         )
         if grouping or not foresight
     ]
 
 
-def measured(weights: NDArray[np.float64], rules: Sequence[int], seeds: Iterable[int], scope: Scope) -> Lengths:
-    """Logarithms of the lengths of every candidate on the problems of the seeds."""
-    rows: dict[int, list[NDArray[np.float64]]] = {count: [] for count in range(1, MOST_GROUPINGS + 1)}
-    for seed in seeds:
-        grounds = Grounds(made_problem(seed, scope).problem)
-        count = len(grounds.unit_groups)
-        rows[count].append(lengths_of(grounds, weights, candidates(rules, count)))
-    return {count: np.array(found) for count, found in rows.items()}
+def measured(weights: NDArray[np.float64], rules: Sequence[int], problems: Iterable[Grounds]) -> Lengths:
+    """Logarithms of the lengths of every candidate on every problem."""
+    rows: dict[Kind, list[NDArray[np.float64]]] = {kind: [] for kind in KINDS}
+    for grounds in problems:
+        rows[grounds.kind].append(lengths_of(grounds, weights, candidates(rules, grounds.kind)))
+    return {kind: np.array(found).reshape(len(found), len(candidates(rules, kind))) for kind, found in rows.items()}
 
 
 def lengths_of(grounds: Grounds, weights: NDArray[np.float64], steps: Sequence[Step]) -> NDArray[np.float64]:
@@ -70,11 +67,17 @@ def taken(lengths: NDArray[np.float64], count: int) -> list[int]:
     return chosen
 
 
-def planned(lengths: Mapping[int, NDArray[np.float64]], rules: Sequence[int], count: int = WALKS) -> dict[int, tuple[Step, ...]]:
-    """A plan for every number of groupings."""
+def planned(lengths: Lengths, rules: Sequence[int], count: int = WALKS) -> dict[Kind, tuple[Step, ...]]:
+    """A plan for every kind of problem; where none of a kind was seen, rules in turn as they come."""
     plans = {}
-    for groupings, rows in lengths.items():
-        steps = candidates(rules, groupings)
-        order = taken(rows, count) if len(rows) else list(range(min(count, len(steps))))
-        plans[groupings] = tuple(steps[n] for n in order)
+    for kind, rows in lengths.items():
+        steps = candidates(rules, kind)
+        order = taken(rows, count) if len(rows) else _in_turn(len(steps), len(rules), count)
+        plans[kind] = tuple(steps[n] for n in order)
     return plans
+
+
+def _in_turn(steps: int, rules: int, count: int) -> list[int]:
+    """Numbers of steps, those of all rules in turn."""
+    each = steps // rules
+    return [(n % rules) * each + n // rules for n in range(min(count, steps))]

@@ -61,12 +61,28 @@ class Step:
         return [self.rule, self.bias, self.foresight, self.average, self.grouping]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """What decides which plan a problem takes."""
+
+    groupings: int  # that it has
+    alike: bool  # all devices take the same time for everything, so that averages of costs are the same
+
+    def __str__(self) -> str:
+        return f"{self.groupings} {'alike' if self.alike else 'unlike'}"
+
+
+KINDS = tuple(Kind(count, alike) for count in range(1, MOST_GROUPINGS + 1) for alike in (True, False))
+Plans = Mapping[Kind, tuple[Step, ...]]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
     """Rules and plans: what a policy file of the walk holds."""
 
     weights: NDArray[np.float64]  # [rule, weight]
-    plans: Mapping[int, tuple[Step, ...]]  # by the number of groupings that a problem has
+    plans: Plans
+    zero_plans: Plans  # the same for rule 0 alone, chosen in the same way: what the learned rules are compared with
     trained: Mapping[str, object] = field(default_factory=dict)  # where it comes from
 
     def __post_init__(self) -> None:
@@ -76,17 +92,18 @@ class Rules:
             raise BadInput("the first rule must have zero weights")
         if not (np.abs(self.weights) <= MOST_WEIGHT).all():
             raise BadInput(f"weights of rules must be numbers within {MOST_WEIGHT:g}")
-        if set(self.plans) != set(range(1, MOST_GROUPINGS + 1)):
-            raise BadInput(f"plans are needed for 1 to {MOST_GROUPINGS} groupings, got {sorted(self.plans)}")
-        for count, plan in self.plans.items():
-            if not plan or any(not 0 <= step.rule < len(self.weights) for step in plan):
-                raise BadInput(f"the plan for {count} groupings is empty or names a rule that is not there")
-            if any(not 0 <= step.grouping < count for step in plan):
-                raise BadInput(f"the plan for {count} groupings names another one")
+        for plans, rules in ((self.plans, len(self.weights)), (self.zero_plans, 1)):
+            if set(plans) != set(KINDS):
+                raise BadInput(f"plans are needed for problems of kind {', '.join(map(str, KINDS))}")
+            for kind, plan in plans.items():
+                if not plan or any(not 0 <= step.rule < rules for step in plan):
+                    raise BadInput(f"the plan of kind {kind} is empty or names a rule that is not there")
+                if any(not 0 <= step.grouping < kind.groupings for step in plan):
+                    raise BadInput(f"the plan of kind {kind} names a grouping that is not there")
 
-    def plan_for(self, groupings: int) -> tuple[Step, ...]:
-        """The walks to try where a problem has so many groupings."""
-        return self.plans[min(groupings, MOST_GROUPINGS)]
+    def without_learning(self) -> Rules:
+        """The control: rule 0 alone, which is list scheduling, with the plans that were chosen for it."""
+        return Rules(self.weights[:1], self.zero_plans, self.zero_plans, self.trained)
 
     def save(self, path: Path) -> None:
         """Write rules and plans to a file."""
@@ -94,7 +111,8 @@ class Rules:
             "policy": NAME,
             "format": FORMAT,
             "shape": list(_native.walk_shape()),
-            "plans": {str(count): [step.as_list() for step in plan] for count, plan in self.plans.items()},
+            "plans": _listed(self.plans),
+            "zero_plans": _listed(self.zero_plans),
             "trained": dict(self.trained),
         }
         tensor_file.save(path, {"weights": self.weights}, document)
@@ -106,16 +124,24 @@ class Rules:
         if document.get("policy") != NAME:
             raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {NAME}")
         if document.get("format") != FORMAT or document.get("shape") != list(_native.walk_shape()):
-            raise BadInput(f"{path} was made for other features of the walk; train it again, or take the stead it is of")
+            raise BadInput(f"{path} was made for other features of the walk; train it again")
         try:
-            weights = np.asarray(arrays["weights"])
-            plans = {int(count): tuple(map(_step, steps)) for count, steps in _mapping(document["plans"]).items()}
-            return Rules(weights, plans, _mapping(document.get("trained", {})))  # type: ignore[arg-type]
+            plans, zero_plans = (_read_plans(document[name]) for name in ("plans", "zero_plans"))
+            return Rules(arrays["weights"], plans, zero_plans, _mapping(document["trained"]))  # type: ignore[arg-type]
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from None
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise BadInput(f"{path} does not say which walks to try: {reason}") from None
+
+
+def _listed(plans: Plans) -> dict[str, object]:
+    return {str(kind): [step.as_list() for step in plan] for kind, plan in plans.items()}
+
+
+def _read_plans(given: object) -> Plans:
+    known = {str(kind): kind for kind in KINDS}
+    return {known[name]: tuple(map(_step, steps)) for name, steps in _mapping(given).items()}
 
 
 def _mapping(given: object) -> dict[str, Any]:
@@ -141,6 +167,13 @@ class Grounds:
         self.unit_groups = groupings(problem)[:MOST_GROUPINGS]
         self.limit_bytes = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
         self._tables: dict[int, _native.WalkTables] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """Which plan suits it."""
+        seconds = self.problem.costs.seconds
+        alike = bool((seconds == seconds[:, :1]).all() and self.problem.allowed.all())
+        return Kind(len(self.unit_groups), alike)
 
     @cached_property
     def forward_of(self) -> NDArray[np.int32]:  # [operator]

@@ -8,7 +8,7 @@ problems they saw complete each other. Plans are chosen on problems of seeds tha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from stead.errors import BadInput
 from stead.files import read_text, write_text
 from stead.learn.walk.evolution import Evolution, GivenProblems, MadeProblems, Source, Strategy, evolve
-from stead.learn.walk.made_problems import Scope
-from stead.learn.walk.walk_plans import WALKS, lengths_of, candidates, measured, planned
-from stead.learn.walk.walk_rules import MOST_GROUPINGS, Grounds, Rules
+from stead.learn.walk.made_problems import Scope, made_problem
+from stead.learn.walk.walk_plans import WALKS, candidates, measured, planned
+from stead.learn.walk.walk_rules import KINDS, Grounds, Rules, weight_count
 from stead.problem import Problem
 
 UNSEEN = 10_000_000  # the first seed of the problems that plans are chosen on
-PLANNED_ON = 240  # problems
 PLAN_SCOPE = Scope(least=60, most=1600)
 
 
@@ -37,24 +36,23 @@ class Member:
     share: float = 1.0
 
 
-MEMBERS = (Member(40, 500), Member(300, 1600, 0.4), Member(40, 500))
+MEMBERS = (Member(40, 500), Member(300, 1600, 0.5), Member(40, 800, 0.7), Member(600, 3000, 0.3))
+Report = Callable[[int, dict[str, float]], None]  # rule, what its last generation says
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """All that decides what comes out, apart from the problems."""
 
-    generations: int = 300  # of the first member
+    generations: int = 300
     seed: int = 0
-    planned_on: int = PLANNED_ON
-    walks: int = WALKS
+    walks: int = WALKS  # of a plan
+    least_planned: int = 60  # problems that the plan of each kind is chosen on, if so many come up
+    most_looked_at: int = 1500
 
     def __post_init__(self) -> None:
         if self.generations < 0:
-            raise BadInput(f"generations must not be negative, got {self.generations}")
-
-
-Report = Callable[[int, dict[str, float]], None]  # member, what its last generation says
+            raise BadInput(f"updates must not be negative, got {self.generations}")
 
 
 def train_rules(
@@ -67,40 +65,69 @@ def train_rules(
     resume: bool = False,
     every: int = 25,
     report: Report | None = None,
-) -> Rules:
+) -> dict[str, object]:
     """Train rules on made-up or given problems, choose plans, write the policy; the same bits after a kill and resume.
 
     Beside OUTPUT lie a checkpoint and a log of every rule.
     """
-    if bool(problems) == bool(given):
+    if (problems > 0) == bool(given):
         raise BadInput("walk learns from --problems N that it makes up, or from --graphs of your own; give one of them")
     trained: list[NDArray[np.float64]] = []
+    walked = 0
     for number, member in enumerate(MEMBERS):
-        source = _source(member, number, problems, given)
         strategy = Strategy(
-            Evolution(generations=max(1, round(member.share * recipe.generations)) if recipe.generations else 0),
-            source,
-            seed=recipe.seed * len(MEMBERS) + number,
+            Evolution(generations=round(member.share * recipe.generations)),
+            _source(member, number, problems, given),
+            recipe.seed * len(MEMBERS) + number,
             start=_start(start, trained, number),
+            rivals=with_zero(trained) if trained else None,
         )
         trained.append(_member(output, number, strategy, resume=resume, every=every, report=report))
-    weights = np.concatenate([np.zeros((1, len(trained[0]))), np.stack(trained)])
-    numbers = list(range(len(weights)))
-    if given:
-        lengths = {
-            count: np.array([lengths_of(one, weights, candidates(numbers, count)) for one in grounds])
-            for count, grounds in _by_groupings(given).items()
-        }
-    else:
-        seeds = range(UNSEEN, UNSEEN + recipe.planned_on)
-        lengths = measured(weights, numbers, seeds, PLAN_SCOPE)
+        walked += strategy.walks
     told = {
         "recipe": asdict(recipe), "problems": problems or [problem.fingerprint for problem in given],
-        "members": [asdict(member) for member in MEMBERS],
+        "members": [asdict(member) for member in MEMBERS], "walks": walked,
     }  # fmt: skip
-    rules = Rules(weights, planned(lengths, numbers, recipe.walks), told)
+    grounds = [Grounds(problem) for problem in given] or list(unseen(recipe))
+    rules, ratio = chosen(with_zero(trained), grounds, recipe.walks, told)
     rules.save(output)
-    return rules
+    return {
+        "rules": len(trained), "walks": recipe.walks, "trained_walks": walked, "ratio": ratio,
+        "judged": f"{len(grounds)} {'graphs of yours' if given else 'unseen problems'}",
+    }  # fmt: skip
+
+
+def chosen(
+    weights: NDArray[np.float64], grounds: Sequence[Grounds], walks: int, told: Mapping[str, object]
+) -> tuple[Rules, float]:
+    """Rules with plans chosen on problems, and how long the best walks are there beside all of list scheduling."""
+    numbers = range(len(weights))
+    lengths = measured(weights, numbers, grounds)
+    plans, zero, gains = planned(lengths, numbers, walks), {}, []
+    for kind, rows in lengths.items():
+        steps = candidates(numbers, kind)
+        zero[kind] = rows[:, : len(candidates([0], kind))]  # those of rule 0 come first
+        if len(rows):
+            gains.append(rows[:, [steps.index(one) for one in plans[kind]]].min(axis=1) - zero[kind].min(axis=1))
+    rules = Rules(weights, plans, planned(zero, [0], walks), told)
+    return rules, float(np.exp(np.concatenate(gains).mean()))
+
+
+def unseen(recipe: Recipe) -> Iterator[Grounds]:
+    """Problems of seeds that nothing was trained on, until there are enough of each kind."""
+    counts = dict.fromkeys(KINDS, 0)
+    for seed in range(UNSEEN, UNSEEN + recipe.most_looked_at):
+        grounds = Grounds(made_problem(seed, PLAN_SCOPE).problem)
+        if counts[grounds.kind] < recipe.least_planned:
+            counts[grounds.kind] += 1
+            yield grounds
+        if min(counts.values()) >= recipe.least_planned:
+            return
+
+
+def with_zero(rules: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:  # [rule, weight]
+    """Rules behind the one of zero weights."""
+    return np.stack([np.zeros(weight_count()), *rules])
 
 
 def _source(member: Member, number: int, problems: int, given: Sequence[Problem]) -> Source:
@@ -112,16 +139,9 @@ def _source(member: Member, number: int, problems: int, given: Sequence[Problem]
 
 def _start(policy: Rules | None, trained: list[NDArray[np.float64]], number: int) -> NDArray[np.float64] | None:
     if policy is not None and number + 1 < len(policy.weights):
-        return policy.weights[number + 1]
+        own: NDArray[np.float64] = policy.weights[number + 1]
+        return own
     return trained[-1] if trained else None
-
-
-def _by_groupings(given: Sequence[Problem]) -> dict[int, list[Grounds]]:
-    found: dict[int, list[Grounds]] = {count: [] for count in range(1, MOST_GROUPINGS + 1)}
-    for problem in given:
-        grounds = Grounds(problem)
-        found[len(grounds.unit_groups)].append(grounds)
-    return found
 
 
 def _member(
