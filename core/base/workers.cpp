@@ -14,15 +14,14 @@
 namespace stead {
 namespace {
 
-constexpr std::int64_t chunk = 16;
 constexpr auto interrupt_interval = std::chrono::milliseconds(20);
 
 /// What the threads of one batch share.
 class SharedWork {
 public:
-    explicit SharedWork(std::span<const std::int64_t> rows) : rows_(rows) {}
+    SharedWork(std::span<const std::int64_t> rows, std::int64_t chunk) : rows_(rows), chunk_(chunk) {}
 
-    std::int64_t chunks() const { return (size() + chunk - 1) / chunk; }
+    std::int64_t chunks() const { return (size() + chunk_ - 1) / chunk_; }
 
     /// Works until no chunk is left; calls `between` after each row.
     void work(const std::function<RowTask()>& make_task, const std::function<void()>& between) {
@@ -30,9 +29,9 @@ public:
         try {
             const RowTask task = make_task();
             while (!stopped_) {
-                const std::int64_t begin = next_.fetch_add(chunk);
+                const std::int64_t begin = next_.fetch_add(chunk_);
                 if (begin >= size()) return;
-                for (std::int64_t i = begin; i < std::min(begin + chunk, size()) && !given_up_; ++i) {
+                for (std::int64_t i = begin; i < std::min(begin + chunk_, size()) && !given_up_; ++i) {
                     task(row = rows_[i]);
                     between();
                 }
@@ -68,6 +67,7 @@ private:
     }
 
     std::span<const std::int64_t> rows_;
+    const std::int64_t chunk_;
     std::atomic<std::int64_t> next_ = 0;
     std::atomic<bool> stopped_ = false, given_up_ = false;
     std::mutex mutex_;
@@ -100,8 +100,9 @@ std::int64_t thread_count(const Workers& workers, std::int64_t tasks) {
     return std::clamp<std::int64_t>(tasks, 1, available);
 }
 
-void run_rows(std::span<const std::int64_t> rows, const Workers& workers, const std::function<RowTask()>& make_task) {
-    SharedWork shared(rows);
+void run_rows(std::span<const std::int64_t> rows, const Workers& workers, const std::function<RowTask()>& make_task,
+              std::int64_t chunk) {
+    SharedWork shared(rows, chunk);
     {
         std::vector<std::jthread> others;
         for (std::int64_t i = 1; i < thread_count(workers, shared.chunks()); ++i)

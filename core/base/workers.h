@@ -20,9 +20,10 @@ struct Interrupted {};
 std::int64_t thread_count(const Workers& workers, std::int64_t tasks);
 
 /// Calls one task per thread for rows of a batch: make_task() is called once on each thread and returns what scores a
-/// row, with its own memory. Rows are taken in chunks of 16 in order. Of errors, that of the first row is rethrown with
-/// its number; Interrupted is thrown when `workers.interrupted` says so.
+/// row, with its own memory. Rows are taken in chunks in order; rows that take long want short ones. Of errors, that of
+/// the first row is rethrown with its number; Interrupted is thrown when `workers.interrupted` says so.
 using RowTask = std::function<void(std::int64_t row)>;
-void run_rows(std::span<const std::int64_t> rows, const Workers& workers, const std::function<RowTask()>& make_task);
+void run_rows(std::span<const std::int64_t> rows, const Workers& workers, const std::function<RowTask()>& make_task,
+              std::int64_t chunk = 16);
 
 }  // namespace stead

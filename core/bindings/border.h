@@ -17,6 +17,7 @@
 #include "base/fail.h"
 #include "base/load_kind.h"
 #include "base/workers.h"
+#include "build/ranks.h"
 
 namespace stead::bindings {
 
@@ -160,6 +161,13 @@ inline LoadKind parse_load(const std::string& name) {
     fail("load must be sum, overlap, duplex or fwbw, got '", name, "'");
 }
 
+inline Average parse_average(const std::string& name) {
+    if (name == "mean") return Average::mean;
+    if (name == "min") return Average::min;
+    if (name == "best") return Average::best;
+    fail("average must be mean, min or best, got '", name, "'");
+}
+
 /// The problem.
 void bind_problem(nb::module_& module);
 
@@ -174,6 +182,9 @@ void bind_bounds(nb::module_& module);
 
 /// Constructions: list scheduling and the repair of what does not fit.
 void bind_build(nb::module_& module);
+
+/// Walks: list scheduling by rules that can be learned.
+void bind_walk(nb::module_& module);
 
 /// Reduced instances of pipelines and their exact dynamic programs.
 void bind_stages(nb::module_& module);

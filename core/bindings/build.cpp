@@ -24,13 +24,6 @@ ListRule parse_rule(const std::string& name) {
     fail("rule must be heft, peft, etf, sct or dfs-sticky, got '", name, "'");
 }
 
-Average parse_average(const std::string& name) {
-    if (name == "mean") return Average::mean;
-    if (name == "min") return Average::min;
-    if (name == "best") return Average::best;
-    fail("average must be mean, min or best, got '", name, "'");
-}
-
 ListVariant checked_variant(const std::string& rule, double bias, const std::string& average, bool insertion,
                             double foresight) {
     if (!(bias >= 0.0 && bias <= 1e6)) fail("bias must lie in 0..1e6, got ", bias);

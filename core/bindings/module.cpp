@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
     bind_placeto(module);
     bind_bounds(module);
     bind_build(module);
+    bind_walk(module);
     bind_stages(module);
     bind_search(module);
     bind_balance(module);

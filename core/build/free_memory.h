@@ -17,6 +17,8 @@ public:
     Room(const ListTables& tables, std::span<const std::int64_t> limit_bytes);
 
     bool is_ample() const { return ample_; }
+    /// What is left of d; negative where more was taken than there is.
+    std::int64_t free_bytes(int d) const { return free_[d]; }
 
     /// Fills short_bytes [device] with what each device would lack if `unit` were put there; 0 where it fits.
     void look(std::int32_t unit, const std::vector<int>& device_of_unit, std::int64_t* short_bytes);

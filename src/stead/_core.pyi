@@ -303,6 +303,54 @@ def refine_parts(*, first: Annotated[NDArray[numpy.int64], dict(shape=(None,), o
     Parts [vertex] with less weight between them, within limit [part, constraint] if possible.
     """
 
+class WalkTables:
+    """What all walks over a problem, in units, look up."""
+
+    def __init__(self, problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], forward_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @property
+    def context(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """Numbers of the problem that rules weigh their features by."""
+
+class WalkVariant:
+    """How one walk goes, apart from the weights of its rule."""
+
+    def __init__(self, *, rule: int = 0, bias: float = 1.0, foresight: float = 0.0, average: str = 'mean', noise: float = 0.0, seed: int = 0, retime: bool = False) -> None: ...
+
+class Walk:
+    """Devices and an order, found by one walk."""
+
+    @property
+    def devices(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]:
+        """[operator]"""
+
+    @property
+    def order(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]:
+        """Operators, topological."""
+
+    @property
+    def ticks(self) -> int:
+        """-1 if the placement cannot run, -2 where time was up before."""
+
+    @property
+    def over_bytes(self) -> int:
+        """What devices lack at their peaks, at least."""
+
+    @property
+    def simulations(self) -> int: ...
+
+    @property
+    def retimed(self) -> bool:
+        """Whether the order is that of ranks at the chosen devices."""
+
+def walk_shape() -> tuple[int, int, int, int]:
+    """
+    (rows, features) of the weights that choose devices, then of those of the queue.
+    """
+
+def walks(tables: WalkTables, weights: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, variants: Sequence[WalkVariant], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf'), threads: int = 0) -> list[Walk]:
+    """A walk for each variant, by the row of weights that it names."""
+
 class Stages:
     """Checked, immutable nodes, tensors between them and kinds of devices."""
 

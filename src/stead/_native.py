@@ -19,6 +19,9 @@ from stead._core import (
     Stages,
     StageSplit,
     TrailPoint,
+    Walk,
+    WalkTables,
+    WalkVariant,
     WindowBounds,
     area_bound,
     balance,
@@ -44,6 +47,8 @@ from stead._core import (
     spill,
     topological_order,
     total_bound,
+    walk_shape,
+    walks,
     window_bounds,
 )
 
@@ -66,6 +71,9 @@ __all__ = [
     "StageSplit",
     "Stages",
     "TrailPoint",
+    "Walk",
+    "WalkTables",
+    "WalkVariant",
     "WindowBounds",
     "area_bound",
     "balance",
@@ -91,5 +99,7 @@ __all__ = [
     "spill",
     "topological_order",
     "total_bound",
+    "walk_shape",
+    "walks",
     "window_bounds",
 ]

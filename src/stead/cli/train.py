@@ -24,10 +24,13 @@ INTERVAL_SECONDS = 2.0  # between progress lines
 def train(
     policy: Annotated[str, typer.Argument(metavar="POLICY", help="A solver that learns, such as colocrl.")],
     graphs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--graphs", metavar="MODEL", help="Files or zoo:NAME; may be given repeatedly."),
-    ],
+    ] = None,
     devices: options.Devices = None,
+    problems: Annotated[
+        int, typer.Option(help="So many problems that are made up from seeds, in place of --graphs; walk only.")
+    ] = 0,
     updates: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 500,
     seed: options.Seed = 0,
     output: Annotated[
@@ -71,6 +74,13 @@ def train(
     from stead.solvers import solver, solver_names
 
     chosen: Any = solver(policy, **options.settings("--set", settings))
+    if hasattr(chosen, "train"):  # rules, which need no network
+        from stead.cli.train_rules import train_rules
+
+        given = [_problem(model, devices, "latency", "dataflow") for model in graphs or ()]
+        return train_rules(chosen, given, problems, updates, seed, output, resume=resume, every=every, json=json)
+    if not graphs or problems:
+        raise BadInput("give --graphs MODEL to learn from" + (f"; {policy} makes up no problems" if problems else ""))
     if not hasattr(chosen, "learner"):
         *others, last = solver_names("learned")
         raise BadInput(f"{policy} is a solver that does not learn; {', '.join(others)} and {last} do")
@@ -82,9 +92,9 @@ def train(
     measured: dict[str, Any] = {}
     try:
         with _measuring(reward, graphs, devices, goal, on, executor, processes > 1 or ray, run, seed) as source:
-            problems = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
+            learned = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
             learner = train_policy(
-                chosen, problems, graphs, run, seed=seed, processes=processes, ray=ray, report=progress, evaluate=source
+                chosen, learned, graphs, run, seed=seed, processes=processes, ray=ray, report=progress, evaluate=source
             )
             if source is not None:
                 measured = _confirmed(learner.tasks[0], source)

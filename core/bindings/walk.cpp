@@ -1,0 +1,72 @@
+// Walks: checks of shapes, conversions, nothing else.
+#include "build/walk.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings/border.h"
+
+namespace stead::bindings {
+
+namespace {
+
+WalkVariant checked_variant(int rule, double bias, double foresight, const std::string& average, double noise,
+                            std::uint64_t seed, bool retime) {
+    if (!(bias >= 0.0 && bias <= 1e6)) fail("bias must lie in 0..1e6, got ", bias);
+    if (!(foresight >= 0.0 && foresight <= 1e6)) fail("foresight must lie in 0..1e6, got ", foresight);
+    if (!(noise >= 0.0 && noise <= 1e6)) fail("noise must lie in 0..1e6, got ", noise);
+    return {bias, foresight, parse_average(average), noise, seed, retime, rule};
+}
+
+}  // namespace
+
+void bind_walk(nb::module_& module) {
+    nb::class_<WalkTables>(module, "WalkTables", "What all walks over a problem, in units, look up.")
+        .def(
+            "__init__",
+            [](WalkTables* self, const Problem& problem, const Vector<std::int32_t>& unit_of,
+               const Vector<std::int32_t>& forward_of) {
+                new (self) WalkTables(problem, vector(unit_of), vector(forward_of));
+            },
+            "problem"_a, "unit_of"_a.noconvert(), "forward_of"_a.noconvert(), nb::keep_alive<1, 2>())
+        .def_prop_ro(
+            "context", [](const WalkTables& self) { return column<double>(self.context, [](double x) { return x; }); },
+            "Numbers of the problem that rules weigh their features by.");
+    nb::class_<WalkVariant>(module, "WalkVariant", "How one walk goes, apart from the weights of its rule.")
+        .def(
+            "__init__",
+            [](WalkVariant* self, int rule, double bias, double foresight, const std::string& average, double noise,
+               std::uint64_t seed, bool retime) {
+                new (self) WalkVariant(checked_variant(rule, bias, foresight, average, noise, seed, retime));
+            },
+            nb::kw_only(), "rule"_a = 0, "bias"_a = 1.0, "foresight"_a = 0.0, "average"_a = "mean", "noise"_a = 0.0,
+            "seed"_a = 0, "retime"_a = false);
+    nb::class_<Walk> walk(module, "Walk", "Devices and an order, found by one walk.");
+    def_array(walk, "devices", &Walk::devices, "[operator]");
+    def_array(walk, "order", &Walk::order, "Operators, topological.");
+    walk.def_ro("ticks", &Walk::ticks, "-1 if the placement cannot run, -2 where time was up before.")
+        .def_ro("over_bytes", &Walk::over_bytes, "What devices lack at their peaks, at least.")
+        .def_ro("simulations", &Walk::simulations)
+        .def_ro("retimed", &Walk::retimed, "Whether the order is that of ranks at the chosen devices.");
+    module.def(
+        "walk_shape", [] { return std::tuple(device_rows, device_features, queue_rows, queue_features); },
+        "(rows, features) of the weights that choose devices, then of those of the queue.");
+    module.def(
+        "walks",
+        [](const WalkTables& tables, const Matrix<double>& weights, const std::vector<WalkVariant>& variants,
+           const Vector<std::int64_t>& limit_bytes, double seconds, int threads) {
+            const double limit = checked_seconds(seconds);
+            const auto rules = matrix("weights", weights, weights.shape(0), rule_weights);
+            return without_gil(
+                [&] { return walks(tables, rules, variants, vector(limit_bytes), limit, workers(threads)); });
+        },
+        "tables"_a, "weights"_a.noconvert(), nb::kw_only(), "variants"_a, "limit_bytes"_a.noconvert(),
+        "seconds"_a = INFINITY, "threads"_a = 0, "A walk for each variant, by the row of weights that it names.");
+}
+
+}  // namespace stead::bindings

@@ -1,0 +1,49 @@
+// A list scheduler that can learn: a walk over operators in the order of a priority, devices by weighed features.
+//
+// An operator that is ready has a priority: its upward rank plus weighed features. The first operator of a unit chooses
+// its device by
+//     logit(d) = - folds((value(d) - least value) / scale) + weights . features(d),
+// in which value is what HEFT compares: the finish, with transfers and later work weighed as the variant says. Devices
+// without room are left out as in list scheduling. So a rule whose weights are all zero *is* HEFT, to the bit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/workers.h"
+#include "build/walk_features.h"
+#include "build/walk_tables.h"
+
+namespace stead {
+
+/// How one walk goes, apart from the weights of its rule.
+struct WalkVariant {
+    double bias = 1.0;                // weight of a transfer in the value of a device
+    double foresight = 0.0;           // weight of what units on a device still have to run
+    Average average = Average::mean;  // of the ranks
+    double noise = 0.0;               // of random numbers that are added to logits
+    std::uint64_t seed = 0;           // of these numbers
+    bool retime = false;              // try the order of upward ranks at the chosen devices, too; keep the better one
+    std::int32_t rule = 0;            // the row of its weights
+};
+
+struct Walk {
+    std::vector<std::uint8_t> devices;  // [operator]
+    std::vector<std::int32_t> order;    // operators, topological
+    Ticks ticks = -1;                   // length when operators run in this order; -1 if the placement cannot run
+    std::int64_t over_bytes = 0;        // what devices lack at their peaks, all together; at least
+    int simulations = 0;
+    bool retimed = false;               // the order is that of ranks at the chosen devices
+
+    static constexpr Ticks not_built = -2;  // time was up before; devices and order mean nothing then
+};
+
+/// A walk for each variant by the rule that it names. `weights` [rule, rule_weights]; `limit_bytes` [device] is what
+/// weights and long-lived tensors may take. The same for any number of threads. What is not finished after so many
+/// seconds is not built.
+std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weights,
+                        std::span<const WalkVariant> variants, std::span<const std::int64_t> limit_bytes,
+                        double seconds, const Workers& workers);
+
+}  // namespace stead

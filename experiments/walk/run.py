@@ -1,0 +1,299 @@
+"""Judge the walk on families it has never seen; what it was trained by is `stead train walk`.
+
+    python experiments/walk/run.py judge     the policy of the package beside its controls, at equal CPU where it says so
+    python experiments/walk/run.py large     as a start of search, on graphs of 5,000 operators and more
+    python experiments/walk/run.py data      rules trained on 20, 200 and 1,000 problems
+    python experiments/walk/run.py tables    results/README.md from what there is
+
+Every part keeps what it has in results/*.json, problem by problem; run it again to go on. CPU seconds, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from suite import LARGE, Case, own_cases, zoo_cases
+
+from stead.errors import Infeasible
+from stead.learn.walk.evolution import Evolution, MadeProblems, Strategy
+from stead.learn.walk.made_problems import Scope, made_problem
+from stead.learn.walk.method import Walk
+from stead.learn.walk.walk_rules import Grounds, Rules, Step
+from stead.problem import Problem
+from stead.sim.bounds import best_bound
+from stead.solvers import Budget, Solution
+from stead.solvers.build.list_scheduling import Heft
+from stead.solvers.search.search import ScheduleSearch
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+OPERATORS_PER_SECOND = 15e6  # that search decodes on one thread, about
+AMOUNTS = (20, 200, 1000)
+CURVE = Evolution(generations=80, pairs=12, batch=24)  # of the curve over the amount of data
+RANDOM = (1, 2, 3)  # seeds of the control with random weights
+
+
+class Cells:
+    """Results by name, kept in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+
+    def get(self, key: str, compute: Callable[[], dict[str, Any]]) -> None:
+        """Compute a row unless it is there."""
+        if key in self.rows:
+            return
+        self.rows[key] = compute()
+        half = self.path.with_suffix(".part")
+        half.write_text(json.dumps(self.rows, indent=1, sort_keys=True) + "\n")
+        half.replace(self.path)
+        print(f"  {key}", flush=True)
+
+
+def timed(call: Callable[[], Solution]) -> dict[str, Any]:
+    """Seconds of a solution, CPU seconds, and simulations; null where nothing fits."""
+    begin = time.process_time()
+    try:
+        found = call()
+    except Infeasible:
+        return {"seconds": None, "cpu": time.process_time() - begin}
+    spent = time.process_time() - begin
+    return {
+        "seconds": found.objective_seconds, "cpu": spent, "evaluations": found.evaluations,
+        "found_by": found.found_by,
+    }  # fmt: skip
+
+
+def heft_walks(problem: Problem) -> int:
+    """Schedules that the heft family builds, each simulated by the core."""
+    rule = Heft()
+    seconds = problem.costs.seconds
+    alike = bool((seconds == seconds[:, :1]).all())
+    variants = [one for one in rule.variants() if not alike or one.average == "mean"]
+    return len(variants) * (1 + 2 * (len(Grounds(problem).unit_groups) - 1))
+
+
+def random_rules(rules: Rules, seed: int) -> Rules:
+    """The control: weights at random, as large as the learned ones, with the same plan."""
+    draw = np.random.default_rng(seed)
+    weights = np.stack([np.zeros_like(rules.weights[0]), *map(draw.permutation, rules.weights[1:])])
+    return Rules(weights, rules.plans, rules.zero_plans)
+
+
+def judged(case: Case, rules: Rules, folder: Path) -> dict[str, Any]:
+    """One problem by everybody."""
+    problem = case.problem
+    _ = problem.native  # what all share is not timed
+    row: dict[str, Any] = {"part": case.part, "family": case.family, "operators": len(problem.graph)}
+    row["heft"] = timed(lambda: Heft().solve(problem, Budget()))
+    row["heft"]["evaluations"] += heft_walks(problem)
+    row["walk"] = timed(lambda: Walk(threads=1).solve(problem, Budget()))
+    row["walk, 1"] = timed(lambda: Walk(walks=1, threads=1).solve(problem, Budget()))
+    row["zero"] = timed(lambda: Walk(policy="zero", threads=1).solve(problem, Budget()))
+    for seed in RANDOM:
+        path = folder / f"random-{seed}.safetensors"
+        if not path.exists():
+            random_rules(rules, seed).save(path)
+        row[f"random {seed}"] = timed(lambda path=path: Walk(policy=str(path), threads=1).solve(problem, Budget()))
+    effort = max(30, round(row["walk"]["cpu"] * OPERATORS_PER_SECOND / len(problem.graph)))
+    row["search"] = timed(
+        lambda: ScheduleSearch(starts="heft", effort=effort, threads=1, streams=1).solve(problem, Budget())
+    )
+    row["bound"] = best_bound(problem, seconds=0.2).seconds
+    return row
+
+
+def judge() -> None:
+    """The table of held-out families."""
+    import tempfile
+
+    rules, cells = Walk().rules, Cells(RESULTS / "judge.json")
+    with tempfile.TemporaryDirectory() as folder:
+        for cases in (own_cases, zoo_cases):
+            for case in cases():
+                cells.get(case.key, lambda case=case: judged(case, rules, Path(folder)))
+
+
+def large() -> None:
+    """Walks as starts of search beside heft, the same CPU seconds for both."""
+    cells = Cells(RESULTS / "large.json")
+    for case in zoo_cases(LARGE, ("4 equal", "8 unequal")):
+        cells.get(case.key, lambda case=case: started(case))
+
+
+def started(case: Case) -> dict[str, Any]:
+    """Search from heft, from walks, and from both, until about 1 and 5 CPU seconds are spent."""
+    problem = case.problem
+    _ = problem.native
+    row: dict[str, Any] = {"operators": len(problem.graph)}
+    row["heft"] = timed(lambda: Heft().solve(problem, Budget()))
+    row["walk"] = timed(lambda: Walk(threads=1).solve(problem, Budget()))
+    for cpu in (1.0, 5.0):
+        for starts in ("heft", "walk", "heft,walk"):
+            built = sum(row[one]["cpu"] for one in starts.split(","))
+            effort = max(1, round((cpu - built) * OPERATORS_PER_SECOND / len(problem.graph)))
+            choice = ScheduleSearch(starts=starts, effort=effort, threads=1, streams=1)
+            row[f"{starts} {cpu:g}"] = timed(lambda choice=choice: choice.solve(problem, Budget()))
+    return row
+
+
+def data() -> None:
+    """One rule for every amount of problems, as many generations each; one walk against one walk of HEFT."""
+    cells = Cells(RESULTS / "data.json")
+    unseen = [Grounds(made_problem(10_500_000 + n, Scope(least=60, most=1600)).problem) for n in range(150)]
+    for amount in AMOUNTS:
+        for seed in (0, 1):
+            cells.get(f"{amount} problems, seed {seed}", lambda amount=amount, seed=seed: learned(amount, seed, unseen))
+
+
+def learned(amount: int, seed: int, unseen: list[Grounds]) -> dict[str, Any]:
+    """Train one rule and let it walk over unseen problems, with every grouping."""
+    begin = time.process_time()
+    source = MadeProblems(amount, Scope(least=40, most=500), first=30_000_000 + 100_000 * seed)
+    strategy = Strategy(CURVE, source, seed)
+    while strategy.generation < CURVE.generations:
+        strategy.advance()
+    spent = time.process_time() - begin
+    weights = np.stack([np.zeros_like(strategy.rule), strategy.rule])
+    gains = []
+    for grounds in unseen:
+        best = [math.inf, math.inf]
+        for grouping in range(len(grounds.unit_groups)):
+            walks = grounds.walk(grouping, weights, [Step(rule).native() for rule in (0, 1)], threads=1)
+            for rule, walk in enumerate(walks):
+                if walk.ticks > 0 and not walk.over_bytes:
+                    best[rule] = min(best[rule], walk.ticks)
+        if all(map(math.isfinite, best)):
+            gains.append(math.log(best[1] / best[0]))
+    error = float(np.std(gains) / math.sqrt(len(gains)))
+    return {"ratio": math.exp(float(np.mean(gains))), "error": error, "problems": len(gains), "cpu": spent}
+
+
+def mean_ratio(rows: Iterable[tuple[float | None, float | None]]) -> tuple[float, int, int, int]:
+    """(geometric mean, wins, losses, count) of pairs that both fit."""
+    logs = [math.log(one / other) for one, other in rows if one is not None and other is not None]
+    wins, losses = sum(x < -5e-4 for x in logs), sum(x > 5e-4 for x in logs)
+    return (math.exp(sum(logs) / len(logs)) if logs else math.nan), wins, losses, len(logs)
+
+
+def told(rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], float | None]) -> str:
+    """A ratio to the heft family with wins and losses."""
+    ratio, wins, losses, _ = mean_ratio((value(row), row["heft"]["seconds"]) for row in rows)
+    return f"{ratio:.3f} ({wins}/{losses})"
+
+
+def pooled(row: dict[str, Any], name: str) -> float | None:
+    """The better of something and the heft family."""
+    both = [row[one]["seconds"] for one in (name, "heft") if row[one]["seconds"] is not None]
+    return min(both, default=None)
+
+
+def spent(rows: list[dict[str, Any]], *names: str) -> str:
+    """Mean CPU milliseconds."""
+    return f"{1000 * sum(row[name]['cpu'] for row in rows for name in names) / len(rows):.0f}"
+
+
+def simulated(rows: list[dict[str, Any]], *names: str) -> str:
+    """Mean simulations."""
+    return f"{sum(row[name].get('evaluations', 0) for row in rows for name in names) / len(rows):.0f}"
+
+
+def judge_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Held-out families: everybody beside the heft family."""
+    parts = ("recurrent", "others", "own random families")
+    zoo = [row for row in rows if row["part"] != parts[2]]
+    shown: list[tuple[str, tuple[str, ...], Callable[[dict[str, Any]], float | None]]] = [
+        ("`walk`: best of 16 walks", ("walk",), lambda row: row["walk"]["seconds"]),
+        ("`walk` and heft", ("walk", "heft"), lambda row: pooled(row, "walk")),
+        ("the first walk of the plan alone", ("walk, 1",), lambda row: row["walk, 1"]["seconds"]),
+        ("control: zero weights, 16 walks", ("zero",), lambda row: row["zero"]["seconds"]),
+        ("control: zero weights and heft", ("zero", "heft"), lambda row: pooled(row, "zero")),
+        *(
+            (f"control: random weights {seed}", (f"random {seed}",), lambda row, s=seed: row[f"random {s}"]["seconds"])
+            for seed in RANDOM
+        ),
+        ("`search` from heft, as much CPU", ("search",), lambda row: row["search"]["seconds"]),
+        ("bound", (), lambda row: row["bound"]),
+    ]
+    lines = [
+        f"| | all of the zoo and nmt ({len(zoo)}) | "
+        + " | ".join(f"{part} ({sum(row['part'] == part for row in rows)})" for part in parts)
+        + " | CPU ms | simulations |",
+        "|---|---|---|---|---|---:|---:|",
+        f"| the heft family | 1 | 1 | 1 | 1 | {spent(rows, 'heft')} | {simulated(rows, 'heft')} |",
+    ]
+    for title, names, value in shown:
+        cells = [told(zoo, value), *(told([row for row in rows if row["part"] == part], value) for part in parts)]
+        lines.append(f"| {title} | {' | '.join(cells)} | {spent(rows, *names)} | {simulated(rows, *names)} |")
+    return lines
+
+
+def family_table(rows: list[dict[str, Any]]) -> list[str]:
+    """The same by family."""
+    lines = ["| family | problems | `walk` | `walk` and heft | zero weights | `search` |", "|---|---:|---|---|---|---|"]
+    for family in dict.fromkeys(row["family"] for row in rows):
+        own = [row for row in rows if row["family"] == family]
+        cells = [
+            told(own, lambda row: row["walk"]["seconds"]), told(own, lambda row: pooled(row, "walk")),
+            told(own, lambda row: row["zero"]["seconds"]), told(own, lambda row: row["search"]["seconds"]),
+        ]  # fmt: skip
+        lines.append(f"| {family} | {len(own)} | {' | '.join(cells)} |")
+    return lines
+
+
+def large_table(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Starts of search on large graphs, against search from heft with the same CPU."""
+    lines = [
+        "| graph, cluster | operators | `walk` / heft | search from walk / from heft, 1 s | both / heft, 1 s "
+        "| walk / heft, 5 s | both / heft, 5 s |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    columns = [("walk", "heft"), *((f"{a} {t}", f"heft {t}") for t in ("1", "5") for a in ("walk", "heft,walk"))]
+    for key, row in sorted(rows.items()):
+        ratios = [f"{row[a]['seconds'] / row[b]['seconds']:.3f}" for a, b in columns]
+        lines.append(f"| {key.replace(' | ', ', ')} | {row['operators']:,} | {' | '.join(ratios)} |")
+    means = [mean_ratio((row[a]["seconds"], row[b]["seconds"]) for row in rows.values()) for a, b in columns]
+    lines.append(f"| geometric mean (wins/losses) | | {' | '.join(f'{m:.3f} ({w}/{n})' for m, w, n, _ in means)} |")
+    return lines
+
+
+def tables() -> None:
+    """Everything that has been measured, as a page."""
+    lines = ["# Results of the walk", "", "Written by `python experiments/walk/run.py tables`.", ""]
+    found = {name: Cells(RESULTS / f"{name}.json").rows for name in ("judge", "large", "data")}
+    if rows := list(found["judge"].values()):
+        lines += ["## Held-out families: ratio to the heft family (wins/losses)", "", *judge_table(rows), ""]
+        lines += ["## The same by family", "", *family_table(rows), ""]
+    if found["large"]:
+        lines += ["## As a start of search, large graphs", "", *large_table(found["large"]), ""]
+    if found["data"]:
+        lines += ["## Amount of data: one walk over one walk of HEFT, unseen problems", ""]
+        lines += ["| trained on | ratio | +- | CPU s |", "|---|---:|---:|---:|"]
+        lines += [
+            f"| {key} | {row['ratio']:.4f} | {row['error']:.4f} | {row['cpu']:.0f} |"
+            for key, row in found["data"].items()
+        ]
+        lines += [""]
+    (RESULTS / "README.md").write_text("\n".join(lines))
+
+
+def main() -> None:
+    """Run a part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = {"judge": judge, "large": large, "data": data, "tables": tables}
+    parser.add_argument("part", choices=parts)
+    RESULTS.mkdir(exist_ok=True)
+    parts[parser.parse_args().part]()
+    tables()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Which walks to try: of many rules, biases, averages and groupings the few that complete each other.
+
+Every candidate walks over problems that no rule was trained on; then walks are taken one by one, each time the one that
+makes the mean logarithm of the best length the least. Problems of every kind have plans of their own: with more
+groupings there is more to try, and averages of costs matter where devices differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.learn.walk.evolution import judged
+from stead.learn.walk.walk_rules import AVERAGES, KINDS, Grounds, Kind, Step
+
+BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
+FORESIGHTS = (0.0, 1.0)
+WALKS = 16
+Lengths = dict[Kind, NDArray[np.float64]]  # [problem, candidate]
+
+
+def candidates(rules: Sequence[int], kind: Kind) -> list[Step]:
+    """All walks that could be tried: what a unit brings later matters in large units alone."""
+    return [
+        Step(rule, bias, foresight, average, grouping)
+        for rule, bias, foresight, average, grouping in product(
+            rules, BIASES, FORESIGHTS, AVERAGES[:1] if kind.alike else AVERAGES, range(kind.groupings)
+        )
+        if grouping or not foresight
+    ]
+
+
+def measured(weights: NDArray[np.float64], rules: Sequence[int], problems: Iterable[Grounds]) -> Lengths:
+    """Logarithms of the lengths of every candidate on every problem."""
+    rows: dict[Kind, list[NDArray[np.float64]]] = {kind: [] for kind in KINDS}
+    for grounds in problems:
+        rows[grounds.kind].append(lengths_of(grounds, weights, candidates(rules, grounds.kind)))
+    return {kind: np.array(found).reshape(len(found), len(candidates(rules, kind))) for kind, found in rows.items()}
+
+
+def lengths_of(grounds: Grounds, weights: NDArray[np.float64], steps: Sequence[Step]) -> NDArray[np.float64]:
+    """Logarithms of the lengths of walks over one problem."""
+    found = np.full(len(steps), np.inf)
+    for grouping in sorted({step.grouping for step in steps}):
+        rows = [n for n, step in enumerate(steps) if step.grouping == grouping]
+        walks = grounds.walk(grouping, weights, [steps[n].native() for n in rows])
+        found[rows] = [judged(walk, grounds) for walk in walks]
+    return found
+
+
+def taken(lengths: NDArray[np.float64], count: int) -> list[int]:
+    """Candidates (columns) one by one, each the one that helps most where those before it stand.
+
+    >>> taken(np.array([[1.0, 3.0, 2.0], [9.0, 3.0, 5.0]]), 2)
+    [1, 0]
+    """
+    best = np.full(len(lengths), np.inf)
+    chosen: list[int] = []
+    for _ in range(min(count, lengths.shape[1])):
+        means = np.minimum(best[:, None], lengths).mean(axis=0)
+        means[chosen] = np.inf
+        chosen.append(int(np.argmin(means)))
+        best = np.minimum(best, lengths[:, chosen[-1]])
+    return chosen
+
+
+def planned(lengths: Lengths, rules: Sequence[int], count: int = WALKS) -> dict[Kind, tuple[Step, ...]]:
+    """A plan for every kind of problem; where none of a kind was seen, rules in turn as they come."""
+    plans = {}
+    for kind, rows in lengths.items():
+        steps = candidates(rules, kind)
+        order = taken(rows, count) if len(rows) else _in_turn(len(steps), len(rules), count)
+        plans[kind] = tuple(steps[n] for n in order)
+    return plans
+
+
+def _in_turn(steps: int, rules: int, count: int) -> list[int]:
+    """Numbers of steps, those of all rules in turn."""
+    each = steps // rules
+    return [(n % rules) * each + n // rules for n in range(min(count, steps))]

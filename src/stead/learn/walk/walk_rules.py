@@ -1,0 +1,205 @@
+"""Rules of a walk as arrays, the plans that say which of them to try, and the file that holds both.
+
+Notation    R rules, W weights of a rule
+    weights  [R, W]  row 0 is zero, which is list scheduling; the others are learned
+    plan     walks in the order in which they are worth trying: (rule, bias, foresight, average, grouping)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead import _native
+from stead.coarsen.colocation import forward_operators
+from stead.errors import BadInput
+from stead.learn.ground import tensor_file
+from stead.printing.wording import one_line
+from stead.problem import Problem
+from stead.solvers.build.schedules import groupings
+
+FORMAT = 1
+NAME = "walk"
+AVERAGES = ("mean", "min", "best")
+MOST_GROUPINGS = 3  # the problem's units, with backward beside forward, with all users of a weight together
+MOST_WEIGHT = 1e6
+SHIPPED = Path(__file__).parents[1] / "pretrained" / "walk.safetensors"
+
+
+def weight_count() -> int:
+    """Weights of a rule."""
+    device_rows, devices, queue_rows, queues = _native.walk_shape()
+    return device_rows * devices + queue_rows * queues
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One walk of a plan."""
+
+    rule: int  # row of the weights; 0: list scheduling
+    bias: float = 1.0  # weight of a transfer when devices are compared
+    foresight: float = 0.0  # weight of the work that a unit brings later
+    average: str = "mean"  # of costs for ranks
+    grouping: int = 0  # 0: the units of the problem, 1: backward beside forward, 2: users of a weight together
+
+    def native(self, *, noise: float = 0.0, seed: int = 0, retime: bool = True) -> _native.WalkVariant:
+        """The same as the core takes it."""
+        return _native.WalkVariant(
+            rule=self.rule, bias=self.bias, foresight=self.foresight, average=self.average, noise=noise,
+            seed=seed, retime=retime,
+        )  # fmt: skip
+
+    def as_list(self) -> list[object]:
+        """Plain data."""
+        return [self.rule, self.bias, self.foresight, self.average, self.grouping]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """What decides which plan a problem takes."""
+
+    groupings: int  # that it has
+    alike: bool  # all devices take the same time for everything, so that averages of costs are the same
+
+    def __str__(self) -> str:
+        return f"{self.groupings} {'alike' if self.alike else 'unlike'}"
+
+
+KINDS = tuple(Kind(count, alike) for count in range(1, MOST_GROUPINGS + 1) for alike in (True, False))
+Plans = Mapping[Kind, tuple[Step, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """Rules and plans: what a policy file of the walk holds."""
+
+    weights: NDArray[np.float64]  # [rule, weight]
+    plans: Plans
+    zero_plans: Plans  # the same for rule 0 alone, chosen in the same way: what the learned rules are compared with
+    trained: Mapping[str, object] = field(default_factory=dict)  # where it comes from
+
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 2 or self.weights.dtype != np.float64 or self.weights.shape[1] != weight_count():
+            raise BadInput(f"rules have {weight_count()} float64 weights each, got an array of {self.weights.shape}")
+        if not len(self.weights) or self.weights[0].any():
+            raise BadInput("the first rule must have zero weights")
+        if not (np.abs(self.weights) <= MOST_WEIGHT).all():
+            raise BadInput(f"weights of rules must be numbers within {MOST_WEIGHT:g}")
+        for plans, rules in ((self.plans, len(self.weights)), (self.zero_plans, 1)):
+            if set(plans) != set(KINDS):
+                raise BadInput(f"plans are needed for problems of kind {', '.join(map(str, KINDS))}")
+            for kind, plan in plans.items():
+                if not plan or any(not 0 <= step.rule < rules for step in plan):
+                    raise BadInput(f"the plan of kind {kind} is empty or names a rule that is not there")
+                if any(not 0 <= step.grouping < kind.groupings for step in plan):
+                    raise BadInput(f"the plan of kind {kind} names a grouping that is not there")
+
+    def without_learning(self) -> Rules:
+        """The control: rule 0 alone, which is list scheduling, with the plans that were chosen for it."""
+        return Rules(self.weights[:1], self.zero_plans, self.zero_plans, self.trained)
+
+    def save(self, path: Path) -> None:
+        """Write rules and plans to a file."""
+        document = {
+            "policy": NAME,
+            "format": FORMAT,
+            "shape": list(_native.walk_shape()),
+            "plans": _listed(self.plans),
+            "zero_plans": _listed(self.zero_plans),
+            "trained": dict(self.trained),
+        }
+        tensor_file.save(path, {"weights": self.weights}, document)
+
+    @staticmethod
+    def load(path: Path) -> Rules:
+        """Read what `save` wrote; a damaged or foreign file, or one of other features, is BadInput."""
+        arrays, document = tensor_file.load(path)
+        if document.get("policy") != NAME:
+            raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {NAME}")
+        if document.get("format") != FORMAT or document.get("shape") != list(_native.walk_shape()):
+            raise BadInput(f"{path} was made for other features of the walk; train it again")
+        try:
+            plans, zero_plans = (_read_plans(document[name]) for name in ("plans", "zero_plans"))
+            return Rules(arrays["weights"], plans, zero_plans, _mapping(document["trained"]))  # type: ignore[arg-type]
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            reason = one_line(f"{type(error).__name__}: {error}", 200)
+            raise BadInput(f"{path} does not say which walks to try: {reason}") from None
+
+
+def _listed(plans: Plans) -> dict[str, object]:
+    return {str(kind): [step.as_list() for step in plan] for kind, plan in plans.items()}
+
+
+def _read_plans(given: object) -> Plans:
+    known = {str(kind): kind for kind in KINDS}
+    return {known[name]: tuple(map(_step, steps)) for name, steps in _mapping(given).items()}
+
+
+def _mapping(given: object) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise TypeError(f"an object is needed, got {type(given).__name__}")
+    return given
+
+
+def _step(given: Sequence[Any]) -> Step:
+    rule, bias, foresight, average, grouping = given
+    if type(rule) is not int or type(grouping) is not int or average not in AVERAGES:
+        raise ValueError(f"no walk: {given!r}")
+    if not all(isinstance(x, float | int) and math.isfinite(x) and 0 <= x <= MOST_WEIGHT for x in (bias, foresight)):
+        raise ValueError(f"no walk: {given!r}")
+    return Step(rule, float(bias), float(foresight), average, grouping)
+
+
+class Grounds:
+    """A problem as walks see it: its groupings with their tables, made when they are first used."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.unit_groups = groupings(problem)[:MOST_GROUPINGS]
+        self.limit_bytes = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+        self._tables: dict[int, _native.WalkTables] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """Which plan suits it."""
+        seconds = self.problem.costs.seconds
+        alike = bool((seconds == seconds[:, :1]).all() and self.problem.allowed.all())
+        return Kind(len(self.unit_groups), alike)
+
+    @cached_property
+    def forward_of(self) -> NDArray[np.int32]:  # [operator]
+        """The forward operator that each belongs to."""
+        return forward_operators(self.problem.graph).astype(np.int32)
+
+    def tables(self, grouping: int) -> _native.WalkTables:
+        """What walks over one grouping look up."""
+        if grouping not in self._tables:
+            self._tables[grouping] = _native.WalkTables(
+                self.problem.native, self.unit_groups[grouping], self.forward_of
+            )
+        return self._tables[grouping]
+
+    def walk(
+        self,
+        grouping: int,
+        weights: NDArray[np.float64],
+        variants: list[_native.WalkVariant],
+        *,
+        limit_bytes: NDArray[np.int64] | None = None,
+        seconds: float = math.inf,
+        threads: int = 0,
+    ) -> list[_native.Walk]:
+        """A walk for each variant."""
+        return _native.walks(
+            self.tables(grouping), weights, variants=variants, seconds=seconds, threads=threads,
+            limit_bytes=self.limit_bytes if limit_bytes is None else limit_bytes,
+        )  # fmt: skip

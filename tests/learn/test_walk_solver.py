@@ -1,0 +1,140 @@
+"""Solver `walk`: it keeps the rules of solvers, says who found what, counts every simulation, needs no torch."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stead import Budget, Latency, Problem, Throughput, solver
+from stead.errors import BadInput
+from stead.learn.walk import method
+from stead.learn.walk.made_problems import Scope, made_problem
+from stead.learn.walk.method import Walk
+from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules
+from stead.sim import simulate
+from stead.solvers import search_state
+from stead.solvers.build.list_scheduling import Heft
+from stead.testing import chain3, two_towers
+from stead.testing.contracts import SolverContract
+
+UNSEEN = range(40_000_000, 40_000_012)
+
+
+def problem_of(seed: int, least: int = 60, most: int = 400) -> Problem:
+    return made_problem(seed, Scope(least=least, most=most)).problem
+
+
+class TestContract(SolverContract):
+    @pytest.fixture
+    def solver(self) -> Walk:
+        return Walk()
+
+
+def test_the_policy_of_the_package_is_ahead_of_zero_weights_on_unseen_problems() -> None:
+    logs = []
+    for seed in UNSEEN:
+        found = [
+            Walk(policy=policy).solve(problem_of(seed), Budget()).objective_seconds
+            for policy in ("pretrained", "zero")
+        ]
+        logs.append(math.log(found[0] / found[1]))
+    assert np.mean(logs) < -0.005
+
+
+def test_found_by_tells_learned_rules_from_zero_weights() -> None:
+    found = {Walk().solve(problem_of(seed), Budget()).found_by for seed in UNSEEN}
+    assert any(name.startswith("walk, learned rule") for name in found)
+    for seed in UNSEEN[:4]:
+        control = Walk(policy="zero").solve(problem_of(seed), Budget())
+        assert control.found_by.startswith("walk, zero weights, variant")
+
+
+def test_a_policy_without_learning_is_never_credited(tmp_path: Path) -> None:
+    rules, path = Rules.load(SHIPPED), tmp_path / "untrained.safetensors"
+    Rules(np.zeros_like(rules.weights), rules.plans, rules.zero_plans).save(path)
+    for seed in UNSEEN[:3]:
+        assert "learned" not in Walk(policy=str(path)).solve(problem_of(seed), Budget()).found_by
+
+
+@pytest.mark.parametrize("evaluations", [1, 2, 3, 4, 5, 9, 40, None])
+def test_every_simulation_counts_and_no_budget_is_exceeded(
+    evaluations: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = 0
+    simulate_many, walk = search_state.simulate_many, Grounds.walk
+
+    def counting(problem: Problem, rows: Any, **options: Any) -> Any:
+        nonlocal counted
+        counted += len(rows)
+        return simulate_many(problem, rows, **options)
+
+    def walking(self: Grounds, *given: Any, **options: Any) -> Any:
+        nonlocal counted
+        walks = walk(self, *given, **options)
+        counted += sum(one.simulations for one in walks)
+        return walks
+
+    for module in (search_state, method):
+        monkeypatch.setattr(module, "simulate_many", counting)
+    monkeypatch.setattr(Grounds, "walk", walking)
+    found = Walk().solve(problem_of(7), Budget(evaluations=evaluations))
+    assert found.evaluations == counted
+    assert evaluations is None or counted <= evaluations
+
+
+def test_heft_in_the_pool_is_never_behind_heft() -> None:
+    for seed in UNSEEN[:4]:
+        problem = problem_of(seed)
+        heft = Heft().solve(problem, Budget()).objective_seconds
+        assert Walk(heft=True).solve(problem, Budget()).objective_seconds <= heft
+
+
+def test_more_walks_repeat_the_plan_with_noise_that_the_seed_decides() -> None:
+    problem = problem_of(3)
+    few, many = (Walk(walks=walks).solve(problem, Budget(), 1).objective_seconds for walks in (16, 80))
+    assert many <= few
+    again = [Walk(walks=80, threads=threads).solve(problem, Budget(), 1) for threads in (1, 3)]
+    assert np.array_equal(again[0].placement.devices, again[1].placement.devices)
+
+
+def test_what_does_not_fit_is_walked_again_with_less_room() -> None:
+    ample = problem_of(11)
+    found = Walk().solve(ample, Budget())
+    peak = simulate(ample, found.placement).peak_bytes
+    tight = ample
+    for name in ample.cluster.names:
+        tight = tight.with_memory(name, int(0.9 * max(peak)))
+    answer = Walk().solve(tight, Budget())
+    assert simulate(tight, answer.placement).feasible
+
+
+def test_it_schedules_for_latency_alone() -> None:
+    assert "latency" in str(Walk().unsupported(chain3(Throughput())))
+    assert Walk().unsupported(chain3(Latency())) is None
+
+
+@pytest.mark.parametrize("wrong", [{"walks": 0}, {"policy": ""}, {"threads": -1}])
+def test_options_are_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        replace(Walk(), **wrong)
+
+
+def test_a_policy_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(BadInput, match=r"nowhere\.safetensors"):
+        solver("walk", policy="nowhere.safetensors").solve(two_towers(), Budget())
+
+
+def test_it_needs_no_torch() -> None:
+    code = (
+        "import sys, stead; from stead.testing import two_towers; "
+        "print(stead.solver('walk').solve(two_towers(), stead.Budget()).objective_seconds, 'torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["7.5", "False"]
