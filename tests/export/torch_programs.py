@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-SMALL = ("llama", "cnn")
-NAMES = ("llama", "qwen3", "bert", "vit", "t5", "cnn")
+NAMES = ("llama", "qwen3", "gpt2", "bert", "vit", "t5", "cnn")
 TOKENS, BATCH = 6, 2
 WIDTHS = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -44,17 +43,41 @@ class Picture(torch.nn.Module):
         return self.head((y + begin).mean((2, 3)))
 
 
+class Pair(torch.nn.Module):
+    """Two texts of which the second is looked up late, in a table that is also the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(64, 16)
+        self.first, self.second = (torch.nn.Sequential(*map(_wide, range(2))) for _ in range(2))
+
+    def forward(self, a: Any, b: Any) -> Any:
+        known = self.first(self.table(a))
+        asked = self.second(self.table(b) + known.mean(1, keepdim=True))
+        return torch.nn.functional.linear(asked, self.table.weight)
+
+
+def _wide(_: int) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16))
+
+
 def made(name: str) -> tuple[Any, tuple[Any, ...]]:
     """A model with random weights and inputs for it."""
     words = torch.randint(0, 64, (BATCH, TOKENS))
     if name == "cnn":
         return Picture(), (torch.randn(BATCH, 3, 8, 8),)
+    if name == "pair":
+        return Pair(), (words, words.clone())
     import transformers as t
 
     if name == "llama":
         return First(t.LlamaForCausalLM(t.LlamaConfig(**TURNING)), "input_ids"), (words,)
     if name == "qwen3":
         return First(t.Qwen3ForCausalLM(t.Qwen3Config(**TURNING, head_dim=8)), "input_ids"), (words,)
+    if name == "gpt2":  # its head is its embedding
+        sizes = {"vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 64, "use_cache": False}
+        still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        return First(t.GPT2LMHeadModel(t.GPT2Config(**sizes, **still)), "input_ids"), (words,)
     if name == "bert":
         return First(t.BertModel(t.BertConfig(**STILL), add_pooling_layer=False), "input_ids"), (words,)
     if name == "vit":
@@ -63,8 +86,7 @@ def made(name: str) -> tuple[Any, tuple[Any, ...]]:
         return First(t.ViTModel(config, add_pooling_layer=False), "pixel_values"), (torch.randn(BATCH, 3, 16, 16),)
     assert name == "t5"
     config = t.T5Config(
-        vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=3, num_heads=4, dropout_rate=0.0, use_cache=False,
-        tie_word_embeddings=False,
+        vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=3, num_heads=4, dropout_rate=0.0, use_cache=False
     )  # fmt: skip
     return First(t.T5ForConditionalGeneration(config), "input_ids", "decoder_input_ids"), (words, words.clone())
 

@@ -6,6 +6,7 @@ import io
 import json
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,8 +35,9 @@ MOST_ROUNDS = 20  # of moving, before everything goes to one device
 class TorchPipeline:
     """The target `torch`.
 
-    `model` is the file of `torch.export.save` that the plan was made of. With `train` its parameters are trained, and
-    users of one weight share a stage; without it they are frozen, and every stage has the copies that it needs.
+    `model` is the file of `torch.export.save` that the plan was made of. Every stage holds the weights that it reads;
+    with `train` they are trained, and the gradients of one that several stages read, such as a tied embedding, are
+    added up over them; without it they are frozen.
     """
 
     model: str = ""
@@ -63,16 +65,8 @@ class TorchPipeline:
         return None
 
     def constraints(self, graph: Graph, cluster: Cluster) -> Constraints:
-        """Users of a trained weight stay together."""
-        if not self.train:
-            return Constraints()
-        names = graph.operator_names
-        groups = [
-            tuple(names[v] for v in graph.weight_users[first:last].tolist())
-            for first, last in zip(graph.weight_user_first[:-1], graph.weight_user_first[1:], strict=True)
-            if last - first > 1
-        ]
-        return Constraints(colocate=tuple(groups))
+        """None: any operator can be in any stage, as long as nothing is sent backward; `project` sees to that."""
+        return Constraints()
 
     def charged(self, problem: Problem) -> Problem:
         """The problem as it is: stages send what the graph says, and pass on what later stages read."""
@@ -94,8 +88,6 @@ class TorchPipeline:
         loose = self._loose(graph)
         for _ in range(MOST_ROUNDS):
             stage, devices = stage_numbers(graph, row, loose), stage_devices(row, loose)
-            if self.train:
-                stage = _together(graph, stage, loose)
             after = np.where(loose, row, np.array(devices, dtype=row.dtype)[stage]).astype(row.dtype)
             if np.array_equal(after, row):
                 return after
@@ -121,11 +113,7 @@ class TorchPipeline:
         count = len(made.stages)
         if self.schedule == "1f1b" and self.microbatches < count:
             raise BadInput(f"1f1b needs as many micro-batches as stages: {count}, got {self.microbatches}")
-        files: dict[str, str | bytes] = {}
-        for k in range(count):
-            files[f"stage_{k}.pt2"] = self._saved(torch, program, made, k)
-        files["stages.json"] = json.dumps(self._table(made), indent=1) + "\n"
-        files["run.py"] = RUN_TEXT
+        files = {**self._files(torch, program, made), "run.py": RUN_TEXT}
         return Bundle(files, f"torchrun --nproc-per-node {count} run.py inputs.pt", versions=versions_of("torch"))
 
     def cut(self, plan: Plan, torch: Any) -> tuple[Any, Cut]:
@@ -137,26 +125,31 @@ class TorchPipeline:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.load(self.model)
-        parameters = set(program.graph_signature.parameters)
-        loose = self._loose(plan.problem.graph)
-        return program, cut(tape_of_exported(program), plan, loose, trains=self.train, parameters=parameters)
+        return program, cut(tape_of_exported(program), plan, self._loose(plan.problem.graph))
 
-    def _saved(self, torch: Any, program: Any, made: Cut, k: int) -> bytes:
-        """A stage as `torch.export.save` writes it."""
+    def _files(self, torch: Any, program: Any, made: Cut) -> dict[str, str | bytes]:
+        """The stages, one after another, and their table."""
         tensors = {**program.state_dict, **program.constants}
         names = set(program.graph_signature.parameters)
-        module = stage_module(torch, made, k, tensors, trains=self.train, parameters=names)
         dtypes = {node.name: node.meta.get("val") for node in program.graph.nodes}
-        example = tuple(_example(torch, value, dtypes) for value in made.stages[k].takes)
-        room = io.BytesIO()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.export.save(torch.export.export(module, example, strict=False), room)
-        return room.getvalue()
+        files: dict[str, str | bytes] = {}
+        learns: set[int] = set()  # values that gradients come back for
+        for k, stage in enumerate(made.stages):
+            module = stage_module(torch, made, k, tensors, trains=self.train, parameters=names)
+            example = tuple(_example(torch, value, dtypes) for value in stage.takes)
+            needs = [id(value) in learns for value in stage.takes]
+            given = zip(stage.gives, _depend_on_weights(torch, module, example, needs), strict=True)
+            learns |= {id(value) for value, depends in given if depends}
+            files[f"stage_{k}.pt2"] = _saved(torch, module, example)
+        files["stages.json"] = json.dumps(self._table(made, learns), indent=1) + "\n"
+        return files
 
-    def _table(self, made: Cut) -> dict[str, Any]:
+    def _table(self, made: Cut, learns: set[int]) -> dict[str, Any]:
         def described(values: list[Any]) -> list[dict[str, Any]]:
-            return [{"name": one.name, "shape": list(one.shape), "dtype": one.dtype} for one in values]
+            return [
+                {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "grad": id(one) in learns}
+                for one in values
+            ]
 
         return {
             "n": len(made.stages),
@@ -165,6 +158,7 @@ class TorchPipeline:
                  "params": one.weights}
                 for one in made.stages
             ],
+            "shared": [{"names": list(one.names), "stages": list(one.stages)} for one in made.shared],
             "schedule": self.schedule, "microbatches": self.microbatches, "train": self.train,
         }  # fmt: skip
 
@@ -179,28 +173,21 @@ class TorchPipeline:
         return verified(self, plan, self.export(plan))
 
 
-def _together(graph: Graph, stage: NDArray[np.int64], loose: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Stages in which users of one weight share one: the first of theirs if all can run there, else the last."""
-    rounds = 0
-    while True:
-        before = stage.copy()
-        for first, last in zip(graph.weight_user_first[:-1], graph.weight_user_first[1:], strict=True):
-            users = graph.weight_users[first:last]
-            earliest = max((_needs(graph, stage, loose, v) for v in users.tolist()), default=0)
-            low = int(stage[users].min(initial=np.iinfo(np.int64).max)) if users.size else 0
-            may = users.size and earliest <= low and rounds < MOST_ROUNDS
-            stage[users] = low if may else stage[users].max(initial=0)
-        for v in np.flatnonzero(~loose).tolist():
-            stage[v] = max(int(stage[v]), _needs(graph, stage, loose, v))
-        rounds += 1
-        if np.array_equal(before, stage):
-            return stage
+def _saved(torch: Any, module: Any, example: tuple[Any, ...]) -> bytes:
+    """A stage as `torch.export.save` writes it."""
+    room = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(module, example, strict=False), room)
+    return room.getvalue()
 
 
-def _needs(graph: Graph, stage: NDArray[np.int64], loose: NDArray[np.bool_], v: int) -> int:
-    """The first stage in which all that an operator reads is there."""
-    reads = graph.tensor_producer[graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]]]
-    return int(stage[reads[~loose[reads]]].max(initial=0))
+def _depend_on_weights(torch: Any, module: Any, example: tuple[Any, ...], needs: list[bool]) -> list[bool]:
+    """Whether gradients flow back through what a stage gives, found on tensors without contents."""
+    fake = import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+    with fake, torch.enable_grad():
+        given = [fake.from_tensor(one).requires_grad_(need) for one, need in zip(example, needs, strict=True)]
+        return [bool(one.requires_grad) for one in torch.utils._pytree.tree_leaves(module(*given))]
 
 
 def _buffers_of(path: Path) -> list[str]:

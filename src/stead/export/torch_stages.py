@@ -1,14 +1,14 @@
 """Cuts an exported program into the stages of a pipeline, by the operators of a plan.
 
     stages    numbers along every edge do not fall; what depends on inputs and constants alone may be anywhere
-    weights   belong to each stage that reads them; one that is trained belongs to one stage
+    weights   belong to each stage that reads them; the gradients of a trained one are added up over its stages
     live      what one stage makes and a later one reads passes through all stages between, as runtimes send no further
     cheap     what depends on inputs and constants alone is computed again where that takes less time than to send it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any
@@ -69,22 +69,31 @@ class Stage:
     weights: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A parameter that several stages read, each in a copy of its own."""
+
+    names: tuple[str, ...]  # all that it goes by
+    stages: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Cut:
     """A program, cut."""
 
     tape: Tape
     stages: list[Stage]
+    shared: tuple[Shared, ...]
 
 
-def cut(tape: Tape, plan: Plan, loose: NDArray[np.bool_], *, trains: bool, parameters: set[str]) -> Cut:
+def cut(tape: Tape, plan: Plan, loose: NDArray[np.bool_]) -> Cut:
     """The stages of a plan's program."""
-    return _Cutter(tape, plan, loose, trains, parameters).cut()
+    return _Cutter(tape, plan, loose).cut()
 
 
 class _Cutter:
-    def __init__(self, tape: Tape, plan: Plan, loose: NDArray[np.bool_], trains: bool, parameters: set[str]) -> None:
-        self.tape, self.plan, self.trains, self.parameters = tape, plan, trains, parameters
+    def __init__(self, tape: Tape, plan: Plan, loose: NDArray[np.bool_]) -> None:
+        self.tape, self.plan = tape, plan
         self.calls = tape.trace.calls
         built = tape.build()
         index = {name: v for v, name in enumerate(plan.problem.graph.operator_names)}
@@ -124,8 +133,7 @@ class _Cutter:
             stage.takes = list(self.tape.inputs) if k == 0 else list(wanted[k].values())
         for k in range(count - 1):
             stages[k].gives = list(wanted[k + 1].values())
-        self._check_weights(stages)
-        return Cut(self.tape, stages)
+        return Cut(self.tape, stages, tuple(self._shared(stages)))
 
     def _stage(self, stage: Stage, later: dict[int, Value]) -> dict[int, Value]:
         """Fill a stage that has to give some values; gives what it takes from before."""
@@ -201,17 +209,11 @@ class _Cutter:
                         )
             own |= {value.storage for value in call.writes}
 
-    def _check_weights(self, stages: Sequence[Stage]) -> None:
-        if not self.trains:
-            return
-        owner: dict[str, int] = {}
-        for stage in stages:
-            for name in stage.weights:
-                if name in self.parameters and owner.setdefault(name, stage.number) != stage.number:
-                    raise BadInput(
-                        f"{name} is trained and read in stages {owner[name]} and {stage.number}; keep its users on one "
-                        "device, or export for inference"
-                    )
+    def _shared(self, stages: Sequence[Stage]) -> Iterator[Shared]:
+        for names in self.weight_names.values():
+            holders = tuple(stage.number for stage in stages if names[0] in stage.weights)
+            if len(holders) > 1 and any(name in self.tape.parameters for name in names):
+                yield Shared(tuple(names), holders)
 
 
 def stage_module(torch: Any, cut: Cut, k: int, tensors: dict[str, Any], *, trains: bool, parameters: set[str]) -> Any:
@@ -251,11 +253,8 @@ def stage_module(torch: Any, cut: Cut, k: int, tensors: dict[str, Any], *, train
         places = tape.gaps.get(n, range(len(call.writes)))
         for value, place in zip(call.writes, places, strict=True):
             known[id(value)] = graph.call_function(getitem, (result, place)) if several else result
-    given = [real(value) for value in stage.gives]
-    is_last = k == len(cut.stages) - 1
-    if not is_last:
-        given = [graph.call_function(torch.ops.aten.contiguous.default, (one,)) for one in given]
-    graph.output(given[0] if is_last and len(given) == 1 else tuple(given))
+    given = [graph.call_function(torch.ops.aten.contiguous.default, (real(value),)) for value in stage.gives]
+    graph.output(given[0] if k == len(cut.stages) - 1 and len(given) == 1 else tuple(given))
     return torch.fx.GraphModule(root, graph)
 
 
