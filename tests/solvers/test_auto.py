@@ -20,11 +20,12 @@ from stead.testing import chain3, two_towers
 
 PHASES = [
     "bounds", "start", "rules", "coarse levels first", "constructions", "exact", "shifting stages", "coarse levels",
-    "search", "transfers", "annealing", "proofs", "dividing anew", "integer program", "climbing",
+    "search", "transfers", "annealing", "early program", "proofs", "dividing anew", "integer program",
+    "climbing",
 ]  # fmt: skip
 ROUNDS = {
     "latency": {"coarse levels", "search", "transfers"},
-    "throughput": {"annealing", "proofs", "dividing anew", "integer program"},
+    "throughput": {"annealing", "early program", "proofs", "dividing anew", "integer program"},
 }
 
 
