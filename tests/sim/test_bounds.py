@@ -67,6 +67,31 @@ def test_operators_that_share_a_device_share_its_time() -> None:
     assert values(problem)["largest unit"] == 2.0
 
 
+def several_alike(seconds: list[list[float]], *, memory_bytes: int = 100) -> Problem:
+    """Operators of 10 bytes of weights each that have nothing to do with each other, as a full pipeline."""
+    build = GraphBuilder()
+    for v in range(len(seconds)):
+        build.weight(f"w{v}", size_bytes=10, users=[build.operator(f"v{v}")])
+    graph = build.build()
+    cluster = Cluster(tuple(Device(f"d{d}", memory_bytes=memory_bytes) for d in range(len(seconds[0]))))
+    return Problem(graph, cluster, Costs(graph, cluster, np.array(seconds)), objective=Throughput())
+
+
+def test_of_five_units_on_two_devices_three_share_one() -> None:
+    # area: 10.5 / 2; the three smallest of the five together: 2 + 2 + 2
+    assert values(several_alike([[2.0, 2.0]] * 4 + [[2.5, 2.5]]))["largest units together"] == 6.0
+
+
+def test_a_slow_device_takes_only_as_many_as_it_has_time_for() -> None:
+    # the fast one has all three, or the slow one has one of them for 10 s
+    assert values(several_alike([[2.0, 10.0]] * 3))["largest units together"] == 6.0
+
+
+def test_memory_for_two_units_leaves_the_third_to_the_slow_device() -> None:
+    problem = several_alike([[2.0, 10.0]] * 3, memory_bytes=20)
+    assert values(problem)["largest units together"] == 10.0
+
+
 def heavy_chain(fast_bytes: int) -> Problem:
     """Four operators of 10 bytes of weights; 1 s each on the fast device, 3 s on the slow one."""
     build = GraphBuilder()

@@ -21,12 +21,12 @@ from stead.workloads import synthetic
 
 PHASES = [
     "bounds", "start", "first answers", "coarse levels first", "rules", "constructions", "exact", "shifting stages",
-    "coarse levels", "search", "transfers", "annealing", "proofs", "dividing anew", "integer program", "climbing",
-    "starting again",
+    "coarse levels", "search", "transfers", "annealing", "early program", "proofs", "dividing anew", "integer program",
+    "climbing", "starting again",
 ]  # fmt: skip
 ROUNDS = {
     "latency": {"coarse levels", "search", "transfers"},
-    "throughput": {"annealing", "proofs", "dividing anew", "integer program"},
+    "throughput": {"annealing", "early program", "proofs", "dividing anew", "integer program"},
 }
 
 

@@ -28,6 +28,7 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Solver
+from stead.solvers.auto import Auto
 from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.testing import chain3, tiny_cluster, two_towers
@@ -135,6 +136,15 @@ def test_bert_with_three_layers_without_contiguity_is_proved():
     solution = ThroughputMip().solve(published("OperatorGraphs/bert_l-3_inference"), Budget(seconds=60))
     assert solution.objective_seconds * 1e3 == pytest.approx(21.90837611, rel=1e-7)
     assert solution.gap == 0
+
+
+@NO_DATA
+@pytest.mark.parametrize("name", ["LayerGraphs/bert24_training", "OperatorGraphs/bert_l-3_inference"])
+def test_auto_proves_a_pipeline_before_it_spends_its_time_on_annealing(name):
+    solution = Auto().solve(published(name), Budget(seconds=20))
+    assert solution.gap == 0
+    phases = {phase.name: phase.runs for phase in solution.phases}
+    assert (phases["annealing"], phases["early program"]) == (1, 1)
 
 
 @NO_DATA

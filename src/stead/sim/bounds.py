@@ -23,6 +23,7 @@ from stead.errors import Infeasible
 from stead.graph import PHASES
 from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
+from stead.sim.counting_bound import counting_bound
 from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
@@ -75,7 +76,7 @@ def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
     for slow in (_runs, _path_in_memory, _work):
         if clock.now() < end:
             found.append(slow(problem, table, end))
-    found.append(_largest(problem, table))
+    found += [_largest(problem, table), _largest_together(problem, table)]
     if _left(end) > _least_window_seconds(problem):
         found += _windows(problem, table, looks, end)
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
@@ -263,6 +264,18 @@ def _work(problem: Problem, table: _Table, end: float) -> Bound | None:
         "area",
         table.seconds(ticks),
         "a device does one thing at a time; work may be cut into pieces, weights must fit",
+    )
+
+
+def _largest_together(problem: Problem, table: _Table) -> Bound | None:
+    """The device that has its share of the largest units."""
+    objective = problem.objective
+    if isinstance(objective, Latency) and objective.execution != "dataflow":
+        return None
+    return Bound(
+        "largest units together",
+        table.seconds(counting_bound(table.unit_ticks, table.unit_bytes, table.capacity_bytes)),
+        "some device has no less than its share of the largest units, one after another; weights must fit",
     )
 
 

@@ -153,6 +153,8 @@ class Auto:
                 no_orders, run=_Run.order_transfers, not_now=_Run.has_gained, each_round=True),
             Row("annealing", "moves and swaps of units", f"{self.moves} moves, doubled each round", not_full,
                 run=_Run.anneal, each_round=True),
+            Row("early program", "throughput-mip", f"in the first round, {tuning.program_share:.0%} of what is left",
+                no_program, run=_Run.prove_early, not_now=_Run.may_not_prove_early, each_round=True),
             _asks("proofs", late_provers(problem, tuning), not_full or no_exact, "after the first round",
                   not_now=_Run.is_later, each_round=True),
             Row("dividing anew", "what some busy devices hold", "as long as its round", no_program,
@@ -291,6 +293,12 @@ class _Run:
             return "the gap is next to nothing"
         return "" if self.search.counts or self.search.budget.seconds is not None else "no limit to be used up"
 
+    def may_not_prove_early(self) -> str:
+        """Whether the first round is over, or no clock gives out shares."""
+        if self.search.counts or self.search.budget.seconds is None:
+            return "no clock to give it a share"
+        return "in the first round only" if self._part else self.may_not_prove()
+
     def bound(self, row: Row) -> None:
         """Raise the bound."""
         self.search.relax()
@@ -367,6 +375,13 @@ class _Run:
         """Try to prove the incumbent."""
         with limited(self.search, seconds=self._tuning.program_seconds):
             ThroughputMip(contiguity="any").improve(self.search)
+
+    def prove_early(self, row: Row) -> None:
+        """Try to prove what a first round of annealing has found."""
+        before = self.search.elapsed_seconds
+        with limited_share(self.search, self._tuning.program_share):
+            ThroughputMip(contiguity="any").improve(self.search)
+        self._began += self.search.elapsed_seconds - before  # what the round took without it
 
     def climb(self, row: Row) -> None:
         """Climb until nothing improves any more."""

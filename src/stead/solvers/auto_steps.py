@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from stead.errors import BadInput
 from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
 from stead.solvers.exact.mincut import runs_in_turn
+from stead.solvers.exact.reduction import not_steady, reduce
 from stead.solvers.registry import solver
 from stead.solvers.solution import Solver
+
+REDUCIBLE = 50_000  # units times devices that are reduced to find out how large a program is
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Tuning:
     large: int = 20_000  # operators beyond which only what takes about linear time is tried
     huge: int = 200_000  # operators beyond which even constructions are but three
     tiny_program: int = 300  # units times devices that an integer program proves without a clock to stop it
-    program_size: int = 3000  # and with one
+    program_size: int = 6000  # and with one
     proof_units: int = 3000  # beyond which stages of full pipelines are neither enumerated nor ordered often
     # Shares of the time that is left, so that no phase starves those after it.
     start_share: float = 0.3  # for the solver that one asks to begin with: search is to go on from it
@@ -34,6 +37,7 @@ class Tuning:
     ample_coarse_share: float = 0.15  # the same where `ample` evaluations are left: there single moves get as far
     ample: int = 100_000
     first_share: float = 0.75  # for annealing before anything is to be proved: most proofs need a good incumbent
+    program_share: float = 0.6  # for an integer program after a first round of annealing, which gives it its cutoff
     program_seconds: float = 20.0  # for an integer program: what it has not proved by then it seldom does
     least_redividing: float = 4.0  # seconds for dividing anew, whatever the round before it took: less settles nothing
     # How search begins, goes on and ends.
@@ -140,5 +144,8 @@ def searches_orders(problem: Problem) -> bool:
 
 
 def program_size(problem: Problem) -> int:
-    """Choices that an integer program has: units times devices."""
-    return problem.unit_count * len(problem.cluster)
+    """Choices that an integer program has: units times devices, where they are few, those that its reduction leaves."""
+    most = problem.unit_count * len(problem.cluster)
+    if most > REDUCIBLE or not_steady(problem):
+        return most
+    return reduce(problem, notion="any").count * len(problem.cluster)

@@ -35,6 +35,7 @@ Engines = Literal["best", "cp-sat", "highs"]
 CLOSING_EFFORT = (
     20.0  # deterministic seconds for CP-SAT to prove in whole numbers what HiGHS has within tolerances
 )
+OPENING_EFFORT = 1.5  # the same before HiGHS begins: what is a question of counting CP-SAT settles at once
 LOOK_BACK = 24  # supernodes whose device must follow one with the device before it
 
 
@@ -44,9 +45,9 @@ class ThroughputMip:
 
     `device` asks that no path leaves a device and comes back to it; `any` asks nothing, and is the larger question:
     small problems are proved, of larger ones the gap is told. Equal devices are kept from changing places. The `best`
-    engine is CP-SAT for `device`; for `any` it is HiGHS, whose relaxation is tighter there, and then CP-SAT for the
-    last millionth that floating point leaves open. Engines run on one thread with a fixed seed: where they finish,
-    the same seed gives the same answer.
+    engine is CP-SAT for `device`; for `any` it is CP-SAT for a moment, then HiGHS, whose relaxation is tighter there,
+    and CP-SAT again for the last millionth that floating point leaves open. Engines run on one thread with a fixed
+    seed: where they finish, the same seed gives the same answer.
     """
 
     contiguity: Contiguity = "any"
@@ -99,8 +100,10 @@ class ThroughputMip:
             return [Settings(self.engine, seed, self.workers)]
         if self.contiguity == "device":
             return [Settings("cp-sat", seed, self.workers)]
-        closing = Settings("cp-sat", seed, self.workers, effort=CLOSING_EFFORT)
-        return [Settings("highs", seed, self.workers), closing]
+        opening, closing = (
+            Settings("cp-sat", seed, self.workers, effort=effort) for effort in (OPENING_EFFORT, CLOSING_EFFORT)
+        )
+        return [opening, Settings("highs", seed, self.workers), closing]
 
     def _literals(self, reduced: Reduced) -> int:
         devices, tensors = len(reduced.problem.cluster), len(reduced.tensor_source)
@@ -113,11 +116,12 @@ def _model(reduced: Reduced, given: Given) -> Model:
     """The program, with the incumbent as a hint; contiguous if the reduced problem has an order."""
     objective = reduced.problem.objective
     assert isinstance(objective, Throughput)
-    rows = LoadRows.of(reduced, objective.load, upper_ticks=given.upper_ticks)
+    rows = LoadRows.of(reduced, objective.load, upper_ticks=given.upper_ticks, lower_ticks=given.lower_ticks)
     on = _assignment(rows)
     kind_of = _kind_of_device(reduced)
     for d, kind in enumerate(kind_of):
         rows.memory(kind, given.rooms[kind], on[d].tolist(), ())
+        rows.few_large(kind, on[d].tolist())
     if reduced.exact:
         for d, kind in enumerate(kind_of):
             rows.limit(kind, on[d].tolist(), rows.crossings(on[d].tolist()), ())

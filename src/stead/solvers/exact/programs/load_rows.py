@@ -20,6 +20,7 @@ from stead.solvers.exact.programs.program import Program, Scale
 from stead.solvers.exact.reduction import Reduced
 
 Terms = list[tuple[int, int]]  # variable, ticks
+MOST_COVERS = 16  # things of which so many fit: more of them are hardly large
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,14 @@ class LoadRows:
     tops: tuple[int, ...]  # the largest load, or that of either phase
 
     @staticmethod
-    def of(reduced: Reduced, load: Load, *, upper_ticks: int | None) -> LoadRows:
-        """A program whose objective is the largest load, known to be at most `upper_ticks`."""
+    def of(reduced: Reduced, load: Load, *, upper_ticks: int | None, lower_ticks: int = 0) -> LoadRows:
+        """A program whose objective is the largest load, known to lie between `lower_ticks` and `upper_ticks`."""
         ticks = (reduced.ticks.ravel(), reduced.receive_ticks.ravel(), reduced.send_ticks.ravel())
         most = upper_ticks if upper_ticks is not None else most_ticks(reduced)
         scale = Scale.of(ticks, upper=most)
         program = Program()
-        high = scale.down(most)
-        tops = tuple(program.integer(0, high, implied=True) for _ in range(2 if load == "fwbw" else 1))
+        high, low = scale.down(most), scale.down(min(lower_ticks, most)) if load != "fwbw" else 0
+        tops = tuple(program.integer(low, high, implied=True) for _ in range(2 if load == "fwbw" else 1))
         program.minimise(tops, [1] * len(tops))
         if len(tops) > 1:
             program.row(tops, [1] * len(tops), high=high)
@@ -123,6 +124,31 @@ class LoadRows:
         unit = math.gcd(*reduced.weight_bytes.tolist())
         sizes = (reduced.weight_bytes // unit).tolist()
         program.row(held, sizes, high=room_bytes // unit, when=when)
+        self._at_most_few(held, sizes, room_bytes // unit, when)
+
+    def few_large(self, kind: int, members: Sequence[int]) -> None:
+        """No more large supernodes on a device of that kind than the known value of the objective leaves time for."""
+        total: dict[int, int] = {}
+        for phase in (0, 1):
+            for variable, ticks in self.compute(kind, members, phase):
+                total[variable] = total.get(variable, 0) + self.scale.down(ticks)
+        most = self.program.high[self.tops[0]]  # for `fwbw` either phase may take all, and both together no more
+        self._at_most_few(list(total), list(total.values()), most, ())
+
+    def _at_most_few(self, variables: Sequence[int], sizes: Sequence[int], room: int, when: Sequence[int]) -> None:
+        """Cover inequalities of a knapsack: of things larger than room / (n + 1) there is place for n.
+
+        They follow from the row itself, but not once its variables may be fractions.
+        """
+        order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+        large = 0
+        for most in range(1, MOST_COVERS + 1):
+            before = large
+            while large < len(order) and sizes[order[large]] * (most + 1) > room:
+                large += 1
+            if large > max(most, before):
+                chosen = [variables[i] for i in order[:large]]
+                self.program.row(chosen, [1] * large, high=most, when=when)
 
     def compute(self, kind: int, members: Sequence[int], phase: int) -> Terms:
         """Ticks of the supernodes of a device in one phase."""

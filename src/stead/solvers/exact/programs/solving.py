@@ -18,6 +18,7 @@ from stead.solvers.exact.reduction import Merge, Notion, Reduced, reduce
 from stead.solvers.search_state import Search
 
 ATTEMPTS = 8  # programs with less and less room for weights
+BELOW = 1 - 1e-12  # times a bound in seconds, so that rounding does not lift it
 BUILDING_SECONDS = 2e-5  # per variable, to write a program down
 
 
@@ -35,6 +36,7 @@ class Given:
 
     rooms: list[int]  # [kind]; bytes for weights
     upper_ticks: int | None  # the incumbent's value
+    lower_ticks: int  # what is proved of every placement
     device_of_node: NDArray[np.uint8] | None  # the incumbent, if it is one for these supernodes
 
 
@@ -80,14 +82,15 @@ def _size(reduced: Reduced) -> int:
 
 
 def _given(reduced: Reduced, search: Search, rooms: list[int]) -> Given:
+    lower = int(search.bound_seconds * TICKS_PER_SECOND * BELOW)
     if search.best is None:
-        return Given(rooms, None, None)
+        return Given(rooms, None, lower, None)
     upper = round(search.best_seconds * TICKS_PER_SECOND)
     device = np.zeros(reduced.count, dtype=np.uint8)
     device[reduced.node_of] = search.best
     if not np.array_equal(reduced.lift(device), search.best) or not _fits(reduced, device, rooms):
-        return Given(rooms, upper, None)
-    return Given(rooms, upper, device)
+        return Given(rooms, upper, lower, None)
+    return Given(rooms, upper, lower, device)
 
 
 def _fits(reduced: Reduced, device_of_node: NDArray[np.uint8], rooms: Sequence[int]) -> bool:
