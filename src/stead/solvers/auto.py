@@ -45,6 +45,8 @@ from stead.solvers.search.transfers import order_transfers
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
+START = "start"  # what a placement is known by that search begins with
+
 
 @dataclass(frozen=True, slots=True)
 class Row(Phase):
@@ -111,6 +113,7 @@ class Auto:
             own = [step.name for row in table for step in row.steps if step.name in known]  # first, as without `known`
             for name in dict.fromkeys([*own, *known]):
                 search.adopt(replace(known[name], evaluations=0))
+            run.begin_with(known.get(START))
             for each_round, rows in groupby(table, key=lambda row: row.each_round):
                 (run.rounds if each_round else run.once)([row for row in rows if not row.why_not])
         search.phases = run.phases.ended()
@@ -207,6 +210,10 @@ class _Run:
         self._before_seconds = math.inf  # the objective at its beginning
         self._stalled = False
         self._over = False
+
+    def begin_with(self, given: Solution | None) -> None:
+        """Let search go on from a placement that was given."""
+        self._found += [given] if given is not None else []
 
     def once(self, rows: list[Row]) -> None:
         """Run phases one after another."""
