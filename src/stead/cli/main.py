@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from stead.cli import (
     bench,
+    compare,
     demo,
     devices,
     doctor,
@@ -32,6 +33,7 @@ from stead.cli import (
     targets,
     train,
     tune,
+    what_if,
     zoo,
 )
 from stead.cli.run import run as run_plan
@@ -94,6 +96,8 @@ for name, function, expert in (
     ("place", place.place, False),
     ("explain", explain.explain, False),
     ("report", report.report, False),
+    ("what-if", what_if.what_if, False),
+    ("compare", compare.compare, False),
     ("score", score.score, False),
     ("export", export.export, False),
     ("verify", export.verify, False),

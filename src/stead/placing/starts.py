@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stead.errors import BadInput
 from stead.files import AnyPath, read_text
 from stead.placing.event_log import FORMAT
@@ -13,7 +15,7 @@ from stead.placing.place import Start
 from stead.plan import Plan
 from stead.plan.answer import placement_from
 from stead.printing.wording import one_line, shown_path
-from stead.problem import Placement, Problem
+from stead.problem import Order, Placement, Problem, ProgramOrder
 from stead.readers.common.checked_values import Wrong
 
 _ADVICE = "give a plan or a file of `stead place --events`, of the same model on the same devices"
@@ -43,22 +45,41 @@ def start_from(path: AnyPath) -> Start:
 
 
 def moved_to(placement: Placement, problem: Problem, where: str) -> Placement:
-    """The same operators on devices of the same names; its order, too, where graph and devices are the same."""
-    old = placement.problem
-    same = old.graph.fingerprint == problem.graph.fingerprint and old.cluster.names == problem.cluster.names
-    if same:
-        return Placement(problem, placement.devices, placement.order, placement.replicas)
-    missing = sorted(set(placement.by_name().values()) - set(problem.cluster.names))
+    """The same operators on devices of the same names, in the same order where operators and tensors are the same."""
+    old, new = placement.problem, problem
+    names = old.cluster.names
+    used = {*placement.devices.tolist(), *(d for group in placement.replicas for d in group)}
+    missing = [names[d] for d in sorted(used) if names[d] not in new.cluster.names]
     if missing:
-        there = ", ".join(problem.cluster.names)
-        raise BadInput(f"{where}: operators are on {missing[0]!r}, which is not among {there}")
-    known = set(problem.graph.operator_names)
+        count = int((placement.devices == names.index(missing[0])).sum())
+        there = ", ".join(new.cluster.names)
+        raise BadInput(f"{where}: {count} operators are on {missing[0]}, which is not among {there}")
+    index = [new.cluster.index(name) if name in new.cluster.names else -1 for name in names]
+    if old.graph.operator_names == new.graph.operator_names:
+        devices = np.array(index, dtype=np.int64)[placement.devices]
+        order = _order_on(placement.order, old, new, index) if _same_tensors(old, new) else None
+        return Placement(new, devices, order, [[index[d] for d in group] for group in placement.replicas])
+    known = set(new.graph.operator_names)
     named = {operator: device for operator, device in placement.by_name().items() if operator in known}
-    if len(named) < len(problem.graph):
+    if len(named) < len(new.graph):
         raise BadInput(
-            f"{where}: it places {len(named)} of the {len(problem.graph)} operators of {problem.graph.name}; {_ADVICE}"
+            f"{where}: it places {len(named)} of the {len(new.graph)} operators of {new.graph.name}; {_ADVICE}"
         )
-    return Placement.from_names(problem, named)
+    return Placement.from_names(new, named)
+
+
+def _same_tensors(old: Problem, new: Problem) -> bool:
+    return old.graph is new.graph or np.array_equal(old.graph.tensor_producer, new.graph.tensor_producer)
+
+
+def _order_on(order: Order | None, old: Problem, new: Problem, index: list[int]) -> Order | None:
+    """The order with sends to the same devices, which may have other numbers."""
+    if not isinstance(order, ProgramOrder) or not order.sends or order.order is None:
+        return order
+    operators, items = len(old.graph), order.order.astype(np.int64)
+    tensor, device = np.divmod(items - operators, len(old.cluster))
+    moved = operators + tensor * len(new.cluster) + np.array(index, dtype=np.int64)[device]
+    return ProgramOrder(np.where(items < operators, items, moved).astype(np.int32), sends=True)
 
 
 def _last_incumbent(text: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
