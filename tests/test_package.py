@@ -19,8 +19,8 @@ from stead.cli.main import exit_code
 
 ROOT = Path(__file__).parent.parent
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "score", "export", "verify", "simulate", "solvers", "devices",
-    "formats", "targets", "zoo", "bench", "train",
+    "demo", "doctor", "place", "explain", "report", "what-if", "compare", "score", "export", "verify", "simulate",
+    "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
 )  # fmt: skip
 
 

@@ -246,7 +246,7 @@ def test_the_command_writes_everything_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(SUITES, "smoke", TINY)
-    options = {"--json": "out.json", "--markdown": "out.md", "--picture": "gap.svg"}
+    options = {"--json": "out.json", "--markdown": "out.md", "--picture": "gap.svg", "--events": "events.jsonl"}
     files = [tmp_path / name for name in options.values()]
     arguments = [part for option, name in options.items() for part in (option, str(tmp_path / name))]
     assert exit_code(["bench", "--solvers", "single", *arguments]) == 0
@@ -258,6 +258,8 @@ def test_the_command_writes_everything_it_is_asked_for(
     assert files[2].read_text().startswith("<svg")
     last = json.loads(files[0].read_text().splitlines()[-1])
     assert (last["kind"], last["standings"][0]["solver"]) == ("summary", "single")
+    told = [json.loads(line)["kind"] for line in files[3].read_text().splitlines()]
+    assert [kind for kind in told if kind != "heartbeat"] == ["begin", "run", "run", "end"]
 
 
 def test_an_interrupt_keeps_what_there_is(

@@ -29,11 +29,14 @@ def test_a_policy_is_trained_and_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert exit_code([*TRAIN, "-o", "p.safetensors", "--json"]) == 0
+    assert exit_code([*TRAIN, "-o", "p.safetensors", "--json", "--events", "events.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out)["updates"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "p.checkpoint.safetensors", "p.jsonl", "p.safetensors", "p.svg",
+        "events.jsonl", "p.checkpoint.safetensors", "p.jsonl", "p.safetensors", "p.svg",
     ]  # fmt: skip
+    events = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+    kinds = [event["kind"] for event in events if event["kind"] != "heartbeat"]
+    assert kinds == ["begin", "graphs", "update", "update", "update", "end"]
     place = [
         "place",
         GRAPH,

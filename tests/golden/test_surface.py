@@ -17,15 +17,16 @@ from typing import Any
 
 import pytest
 
-from stead import solver_names, write_graph
+from stead import Budget, place_problem, solver_names, write_graph
 from stead.cli.main import exit_code
+from stead.testing import chain3
 from stead.workloads import FAMILIES, demo_graph, zoo_names
 
 SURFACE = Path(__file__).parent / "surface"
 WHY = "the surface changes only in a commit that says why, with STEAD_REWRITE=1 pytest tests/golden"
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "score", "export", "verify", "measure", "tune", "replan",
-    "run", "profile", "simulate", "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
+    "demo", "doctor", "place", "explain", "report", "what-if", "compare", "score", "export", "verify", "measure",
+    "tune", "replan", "run", "profile", "simulate", "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
 )  # fmt: skip
 HELP = ("stead --help", *(f"stead {verb} --help" for verb in VERBS))
 PLACE = "stead place demo.json -d 3090,3060 --evaluations 50"
@@ -107,6 +108,32 @@ ERRORS = (
     "stead simulate demo.json -d 3090,3060 -p demo.json",
     "stead simulate demo.json -d 3090,3060 -p 4090",
     "stead simulate demo.json -d 3090,3060 -p 3060",
+    # other circumstances
+    "stead what-if plan.json",
+    "stead what-if missing.json --add 3090",
+    "stead what-if plan.json --set bandwidth=2x",
+    "stead what-if plan.json --set 3091.bandwidth=2x",
+    "stead what-if plan.json --set 3090.bandwith=2x",
+    "stead what-if plan.json --set 3090.bandwidth=fast",
+    "stead what-if plan.json --set 3090.flops=71T",
+    "stead what-if plan.json --set 3090.memory=0x",
+    "stead what-if plan.json --set '3090->3070.bandwidth=2x'",
+    "stead what-if plan.json --set batch=many",
+    "stead what-if plan.json --set batch=3",
+    "stead what-if plan.json --add 3091",
+    "stead what-if plan.json --remove cpu",
+    "stead what-if plan.json --remove 3090 --remove 3060",
+    "stead what-if plan.json --sweep batch",
+    "stead what-if plan.json --sweep batch=8..1",
+    "stead what-if plan.json --sweep links.bandwidth=1x..4x -o new.json",
+    "stead what-if plan.json --add 3090 --curve curve.svg",
+    "stead what-if plan.json --set 3090.memory=4GiB --remove 3060 --evaluations 50",
+    "stead compare plan.json",
+    "stead compare plan.json plan.json",
+    "stead compare plan.json p3.json",
+    f"{PLACE} --start notes.txt",
+    f"{PLACE} --start p3.json",
+    f"{PLACE} --events nowhere/events.jsonl",
     # exports
     "stead export plan.json --to vlm",
     "stead export missing.json --to vllm",
@@ -137,6 +164,8 @@ DOCUMENTS = (
     "stead explain plan.json --json",
     "stead explain plan.json {first} --json",
     "stead report plan.json --json",
+    "stead what-if plan.json --sweep links.bandwidth=0.5x,2x --evaluations 50 --json",
+    "stead compare plan.json p2.json --json",
     "stead simulate demo.json -d 3090,3060 -p plan.json --json",
     "stead simulate demo.json -d 3090,3060 -p 3060 --json",
     "stead solvers --json",
@@ -163,6 +192,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "beheaded.json").write_text(json.dumps({**graph, "operators": graph["operators"][:1]}))
     with contextlib.chdir(here):
         assert exit_code(shlex.split(f"{PLACE} -g latency")[1:]) == 0
+        assert exit_code(shlex.split(f"{PLACE} -g latency --solver balanced -o p2.json")[1:]) == 0
+    place_problem(chain3(), budget=Budget(evaluations=9)).save(here / "p3.json")
     plan = (here / "plan.json").read_text()
     (here / "cut.json").write_text(plan[:40])
     (here / "altered.json").write_text(json.dumps({**json.loads(plan), "objective_seconds": 1.0}))

@@ -344,7 +344,7 @@ def test_no_rule_beats_the_plan_of_auto_that_splits_blocks(monkeypatch: pytest.M
     monkeypatch.setattr("stead.placing.place.run_baselines", lambda problem, seed, seconds, answers: (rule,))
     half = Placement(uneven(0.5), [0, 1, 0, 0, 0, 0])
     found = Solution(half, simulate(half.problem, half).objective_seconds, solver="auto", bound_seconds=5.0)
-    monkeypatch.setattr("stead.placing.place._split", lambda problem, blocks, question: found)
+    monkeypatch.setattr("stead.placing.place._split", lambda problem, blocks, question, units: found)
     plan = place_problem(uneven(0.5), granularity="auto", budget=Budget(evaluations=100))
     assert plan.solution.objective_seconds == rule.objective_seconds < found.objective_seconds
     assert (plan.solution.found_by, plan.placement.devices.tolist()) == ("clever", best.devices.tolist())

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli import options
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.bench import Bench, Job
+    from stead.placing.event_log import EventLog
 
 INTERRUPTED = 130
 
@@ -61,10 +64,12 @@ def bench(
         float, typer.Option(help="GiB of address space that a run may use; 0: any.")
     ] = 8.0,
     listed: Annotated[bool, typer.Option("--list", help="Print the instances and run nothing.")] = False,
+    events: options.Events = None,
 ) -> int:
     """Compare solvers: value, bound, gap and time on every instance of a suite, medians over seeds."""
     from stead.bench import Bench, jobs_of, suite_named
     from stead.bench.runner import Journal
+    from stead.cli.event_file import told
     from stead.errors import BadInput
 
     chosen = suite_named(suite)
@@ -82,7 +87,10 @@ def bench(
         chosen, solvers=_names(solvers), seeds=seeds, budgets=_budgets(budgets), evaluations=evaluations
     )
     journal = Journal(resume or json, resume=resume is not None)
-    records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30))
+    with told(events) as log:
+        log.begin("bench", suite=suite, runs=len(jobs))
+        records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30), log)
+        log.end(INTERRUPTED if interrupted else 0, runs=len(records))
     if interrupted and not records:
         return INTERRUPTED
     found = Bench(records)
@@ -113,7 +121,7 @@ def _budgets(text: str | None) -> list[float]:
 
 
 def _run(
-    jobs: Sequence[Job], journal: Any, cores: int, memory_bytes: int
+    jobs: Sequence[Job], journal: Any, cores: int, memory_bytes: int, log: EventLog
 ) -> tuple[list[dict[str, Any]], bool]:
     """Records of the jobs; after Ctrl-C those that there are."""
     import sys
@@ -124,6 +132,7 @@ def _run(
 
     def watch(number: int, job: Job, record: dict[str, Any]) -> None:
         print(f"[{number + 1}/{len(jobs)}] {_line(job, record)}", file=sys.stderr, flush=True)
+        log.write("run", number=number, **{key: value for key, value in record.items() if key != "kind"})
 
     try:
         for record in run_jobs(jobs, journal, cores=cores, memory_bytes=memory_bytes, watch=watch):

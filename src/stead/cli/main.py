@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from stead.cli import (
     bench,
+    compare,
     demo,
     devices,
     doctor,
@@ -33,6 +34,7 @@ from stead.cli import (
     targets,
     train,
     tune,
+    what_if,
     zoo,
 )
 from stead.cli.run import run as run_plan
@@ -95,6 +97,8 @@ for name, function, expert in (
     ("place", place.place, False),
     ("explain", explain.explain, False),
     ("report", report.report, False),
+    ("what-if", what_if.what_if, False),
+    ("compare", compare.compare, False),
     ("score", score.score, False),
     ("export", export.export, False),
     ("verify", export.verify, False),

@@ -115,6 +115,14 @@ ExecutorName = Annotated[
 ]
 Bursts = Annotated[int, typer.Option(min=1, help="Rounds over everything that is timed.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+Start = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Begin with the placement of a plan, or the last one of an --events file."),
+]
+Events = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Tell what happens while it runs, in lines of JSON, with a heartbeat."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 

@@ -12,6 +12,7 @@ from stead.cli import options
 
 if TYPE_CHECKING:
     from stead.errors import Infeasible
+    from stead.placing.event_log import EventLog
     from stead.placing.loading import Loaded
     from stead.placing.remedies import Remedy
     from stead.plan import Plan
@@ -67,16 +68,19 @@ def place(
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also what every phase of the search took and gained.")
     ] = False,
+    start: options.Start = None,
+    events: options.Events = None,
 ) -> int:
     """Place a model on devices: solve, compare with simple rules, write the plan."""
     from functools import partial
 
-    from stead import clock
+    from stead.cli.event_file import told
     from stead.cli.interrupts import within
     from stead.cli.progress import Progress
-    from stead.errors import BadInput, Infeasible
+    from stead.errors import BadInput
     from stead.placing.loading import load as load_model
     from stead.placing.place import place as find
+    from stead.placing.starts import start_from
     from stead.problem import objective_from
     from stead.solvers import Budget
     from stead.solvers import solver as solver_named
@@ -111,31 +115,64 @@ def place(
                        schedule=schedule)
         for name in ([objective] if objective else ["latency", "throughput"])
     ]  # fmt: skip
+    ask = partial(ask, start=None if start is None else start_from(start))
+    with told(events) as log:
+        asked = {"model": model, "graph": loaded.graph.fingerprint, "operators": len(loaded.graph)}
+        log.begin("place", devices=loaded.cluster.names, time_limit=time_limit, evaluations=evaluations, **asked)
+        return _found(goals, ask, loaded, time_limit, log, (model, reading), output, json, verbose)
+
+
+def _found(
+    goals: list[Objective],
+    ask: Callable[..., Plan],
+    loaded: Loaded,
+    time_limit: float,
+    log: EventLog,
+    source: tuple[str, dict[str, Any]],
+    output: Path,
+    json: bool,
+    verbose: bool,
+) -> int:
+    """Solve for every goal, save and print; what there is after an interrupt, or what would help where nothing fits."""
+    from stead import clock
+    from stead.cli.progress import Progress
+    from stead.errors import Infeasible
+
     plans: list[Plan] = []
     try:
         for goal in goals:
+            log.write("goal", objective=goal.name, detail=goal.describe(), unit=goal.unit)
             with Progress() as progress:
                 progress.search(time_limit)
                 end = clock.now() + time_limit + max(1.0, 0.05 * time_limit)
+
+                def doing(step: str, progress: Progress = progress) -> None:
+                    progress.doing(step)
+                    log.doing(step)
+
                 try:
-                    plans.append(ask(objective=goal, on_improvement=progress.improved, on_step=progress.doing))
+                    plans.append(
+                        ask(objective=goal, on_improvement=progress.improved, on_step=doing, on_event=log.heard)
+                    )
                 except Infeasible as error:
                     progress.doing("looking for what would help")
                     found = _fixes(error, end - clock.now())
                     progress.close()
                     _print_infeasible(error, found, goal, loaded, json)
+                    log.end(INFEASIBLE, message=str(error), fixes=[one.text for one in found])
                     return INFEASIBLE
             if plans[-1].solution.interrupted:
                 break
     except KeyboardInterrupt:
         if not plans:
             raise
-    return _written(plans, loaded, (model, reading), output, json, verbose)
+    return _written(plans, loaded, source, output, json, verbose, log)
 
 
 def _written(
-    plans: list[Plan], loaded: Loaded, source: tuple[str, dict[str, Any]], output: Path, json: bool, verbose: bool
-) -> int:
+    plans: list[Plan], loaded: Loaded, source: tuple[str, dict[str, Any]], output: Path, json: bool, verbose: bool,
+    log: EventLog,
+) -> int:  # fmt: skip
     """Save and print plans; an interrupt waits until they are saved, and then only ends the printing."""
     import sys
 
@@ -146,6 +183,8 @@ def _written(
     try:
         with held_off():
             written = _save(plans, output)
+            interrupted = any(plan.solution.interrupted for plan in plans)
+            log.end(0, written=[str(path) for path in written], interrupted=interrupted)
         _print(plans, loaded, written, () if json else assumptions(loaded, *source), json, verbose)
     except KeyboardInterrupt:
         names = " and ".join(str(path) for path in written)

@@ -14,6 +14,7 @@ from stead.printing.look import Look
 from stead.printing.table import Column, in_seconds, table
 
 if TYPE_CHECKING:
+    from stead.placing.event_log import EventLog
     from stead.problem import Problem
     from stead.run.measured_reward import MeasuredReward
 
@@ -62,11 +63,13 @@ def train(
     on: options.On = None,
     executor: options.ExecutorName = "auto",
     json: options.Json = False,
+    events: options.Events = None,
 ) -> int:
     """Train a policy on graphs; the same seed gives the same policy, also after a kill and --resume."""
     import sys
     from importlib import import_module
 
+    from stead.cli.event_file import told
     from stead.cli.output import print_json
     from stead.cli.streams import look, print_lines, show
     from stead.errors import BadInput
@@ -87,17 +90,22 @@ def train(
     runs = import_module("stead.learn.ground.training_run")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.ground.solver").train_policy
     run = runs.Run(output, updates, resume, every)
-    progress = _Progress(runs.progress_line)
     goal = (objective or "latency", execution)
     measured: dict[str, Any] = {}
     try:
-        with _measuring(reward, graphs, devices, goal, on, executor, processes > 1 or ray, run, seed) as source:
+        with (
+            told(events) as log,
+            _measuring(reward, graphs, devices, goal, on, executor, processes > 1 or ray, run, seed) as source,
+        ):
+            log.begin("train", policy=policy, graphs=graphs, updates=updates, seed=seed)
+            progress = _Progress(runs.progress_line, log)
             learned = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
             learner = train_policy(
                 chosen, learned, graphs, run, seed=seed, processes=processes, ray=ray, report=progress, evaluate=source
             )
             if source is not None:
                 measured = _confirmed(learner.tasks[0], source)
+            log.end(0, written=[str(output)])
     except KeyboardInterrupt:
         print(f"stead: interrupted; go on with --resume -o {output}", file=sys.stderr)
         return INTERRUPTED
@@ -205,19 +213,32 @@ def _table(found: list[dict[str, Any]], shape: Look) -> list[str]:
 
 
 class _Progress:
-    """A line on stderr from time to time."""
+    """A line on stderr from time to time, and an event for every update."""
 
-    def __init__(self, line: Any) -> None:
+    def __init__(self, line: Any, log: EventLog) -> None:
         import time
 
-        self._line, self._clock = line, time.monotonic
+        self._line, self._clock, self._log = line, time.monotonic, log
+        self._first = True
         self._begin = self._clock()
         self._last = self._begin - INTERVAL_SECONDS
 
     def __call__(self, metrics: Any, learner: Any) -> None:
         import sys
 
+        self._tell(metrics, learner)
         now = self._clock()
         if now - self._last >= INTERVAL_SECONDS:
             self._last = now
             print(self._line(metrics, learner, now - self._begin), file=sys.stderr, flush=True)
+
+    def _tell(self, metrics: Any, learner: Any) -> None:
+        if self._first:
+            self._first = False
+            graphs = [
+                {"name": task.name, "bound": task.bound_seconds, "baselines": task.known} for task in learner.tasks
+            ]
+            self._log.write("graphs", graphs=graphs)
+        best = [task.scorer.best_seconds for task in learner.tasks]
+        greedy = [task.greedy_seconds for task in learner.tasks]
+        self._log.write("update", **metrics.as_dict(), best_seconds=best, greedy_seconds=greedy)

@@ -11,11 +11,11 @@ from stead.errors import BadInput, Infeasible
 from stead.export.base import ChoosesItself, Exporter, Projection
 from stead.export.projecting import cost_of, moved_plan, told
 from stead.placing.loading import Loaded
-from stead.placing.place import LEAST_FIX_SECONDS, TIME_LIMIT_SECONDS, place_problem
+from stead.placing.place import LEAST_FIX_SECONDS, TIME_LIMIT_SECONDS, Start, place_problem
 from stead.placing.remedies import remedies
 from stead.plan import Plan
 from stead.problem import Constraints, Objective
-from stead.solvers import Budget, Improvement, Solver
+from stead.solvers import Budget, Event, Improvement, Solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ def place_for(
     seed: int = 0,
     on_improvement: Callable[[Improvement], None] | None = None,
     on_step: Callable[[str], None] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    start: Start | None = None,
 ) -> Plan:
     """The best plan found that a target can express; it says so itself (`target` in its provenance).
 
@@ -52,9 +54,10 @@ def place_for(
         found = place_problem(
             exporter.charged(asked.with_constraints(both)),
             solver=solver,
-            budget=Budget(time_limit, evaluations, on_improvement, on_step),
+            budget=Budget(time_limit, evaluations, on_improvement, on_step, on_event=on_event),
             seed=seed,
             made_from=(loaded.model_name, loaded.devices_text),
+            start=start,
         )
     except Infeasible as error:
         limit = TIME_LIMIT_SECONDS if time_limit is None else time_limit

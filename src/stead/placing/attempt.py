@@ -15,6 +15,7 @@ from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
 from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto, that_work
+from stead.solvers.events import Event, Incumbent
 from stead.solvers.phases import Phase
 
 BASELINES = (*(name for name in solver_names("rule") if name != "single"), "metis", "mtkahypar")
@@ -112,6 +113,7 @@ class Attempt:
         try:
             for rule, found in _outcomes(self._problem, self._seed, share, self._budget):
                 self.rules.append(rule)
+                self._tell_rule(rule)
                 if found is not None:
                     self._tell(found)
                     before = self._known.get(rule.name, found)
@@ -130,6 +132,18 @@ class Attempt:
         if self._budget.on_improvement is not None and found.objective_seconds < best:
             step = Improvement(self._spent, len(self.rules), found.objective_seconds, found_by=found.solver)
             self._budget.on_improvement(step)
+
+    def _tell_rule(self, rule: Baseline) -> None:
+        """Let who watches know what a rule gives; for `auto`, which takes the best of them, it is a start."""
+        if self._budget.on_event is None:
+            return
+        seconds = math.inf if rule.objective_seconds is None else rule.objective_seconds
+        count = len(self.rules)
+        event = Event("baseline", count, seconds, found_by=rule.name, reason=rule.reason)
+        self._budget.on_event(event)
+        if rule.placement is not None and isinstance(self._chosen, Auto):
+            held = Incumbent(rule.placement.devices, rule.placement.order, rule.placement.replicas)
+            self._budget.on_event(replace(event, kind="improvement", incumbent=held))
 
     def _solve(self) -> Solution:
         """Run the solver with what rules leave of the budget."""

@@ -25,7 +25,8 @@ from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Solution, Solver
 from stead.solvers import solver as solver_named
 from stead.solvers.answers import Answers
-from stead.solvers.auto import Auto
+from stead.solvers.auto import START, Auto
+from stead.solvers.events import Event
 from stead.solvers.search_state import BOUND_SHARE
 from stead.solvers.whole_blocks import (
     BLOCKS,
@@ -35,6 +36,8 @@ from stead.solvers.whole_blocks import (
     said_of_all,
     whole_blocks,
 )
+
+Start = Callable[[Problem], Placement]  # a placement to begin with, once the problem is known
 
 TIME_LIMIT_SECONDS = 60.0
 BLOCK_SHARE = 0.7  # of a budget, for whole blocks where operators are looked at, too
@@ -57,13 +60,16 @@ def place(
     granularity: Granularity = "auto",
     on_improvement: Callable[[Improvement], None] | None = None,
     on_step: Callable[[str], None] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    start: Start | None = None,
 ) -> Plan:
     """Find the best placement of a model on devices.
 
     `model` is what `load` takes, or what it gave. `options` are those of the model's reader, `profiles` measured
     seconds that correct analytic ones. `granularity` "block" keeps the blocks of a model whole, as runtimes load them,
     "operator" places every operator by itself, and "auto" splits the blocks of language models only where that pays.
-    `on_improvement` and `on_step` are told of progress; an interrupt, wherever it comes, leaves the best plan so far.
+    `on_improvement`, `on_step` and `on_event` are told of progress; an interrupt, wherever it comes, leaves the best
+    plan so far. `start` gives a placement of the problem for `auto` to begin with.
     Where nothing fits, `fixes` of the error are the smallest changes that help, looked for when asked for.
 
     >>> from stead.workloads.demo import demo_graph
@@ -83,12 +89,13 @@ def place(
         return place_problem(
             loaded.problem(goal, constraints),
             solver=solver,
-            budget=Budget(time_limit, evaluations, on_improvement, on_step),
+            budget=Budget(time_limit, evaluations, on_improvement, on_step, on_event=on_event),
             seed=seed,
             baselines=baselines,
             made_from=(loaded.model_name, loaded.devices_text),
             granularity=granularity,
             source=loaded.source.as_dict() if loaded.source is not None else None,
+            start=start,
         )
     except Infeasible as error:
         limit = TIME_LIMIT_SECONDS if time_limit is None else time_limit
@@ -108,10 +115,12 @@ def place_problem(
     made_from: tuple[str, str] = ("", ""),
     granularity: Granularity = "operator",
     source: Mapping[str, Any] | None = None,
+    start: Start | None = None,
 ) -> Plan:
     """Solve a problem, baselines first so that there is an answer from the beginning.
 
-    `source` is what the model was read from, for those who want to run it.
+    `source` is what the model was read from, for those who want to run it; `start` gives a placement of the problem,
+    which `auto` begins with and never falls behind.
     The time limit is one for both; where evaluations are limited, it only ends them. An interrupt, wherever it comes,
     leaves the best placement so far.
     """
@@ -120,7 +129,10 @@ def place_problem(
         raise BadInput(f"granularity is one of {', '.join(GRANULARITIES)}, got {granularity!r}{near}")
     chosen = solver_named(solver) if isinstance(solver, str) else solver
     whole = replace(budget or Budget(TIME_LIMIT_SECONDS), answers=Answers())  # every rule is asked once
-    question = _Question(chosen, whole, seed, baselines, clock.now())
+    if start is not None and not isinstance(chosen, Auto):
+        raise BadInput(f"solver {chosen.name} cannot begin with a placement; only auto can")
+    began_with = None if start is None else start(problem)
+    question = _Question(chosen, whole, seed, baselines, clock.now(), began_with)
     if granularity == "operator" or (granularity == "auto" and not is_language_model(problem.graph)):
         plan, made = question.answer(problem, question.budget), {}
     else:
@@ -141,6 +153,7 @@ class _Question:
     seed: int
     baselines: bool
     began: float  # by the clock
+    start: Placement | None = None  # that `auto` begins with
 
     @property
     def left_seconds(self) -> float:
@@ -153,9 +166,16 @@ class _Question:
         reason = self.solver.unsupported(problem)
         if reason is not None:
             raise BadInput(f"solver {self.solver.name} cannot take this problem: {reason}")
-        attempt = Attempt(problem, self.solver, budget, self.seed)
+        attempt = Attempt(problem, self.solver, budget, self.seed, known=self.known(problem))
         solution = attempt.run(baselines=self.baselines)
         return Plan(problem, solution, tuple(attempt.rules))
+
+    def known(self, problem: Problem) -> dict[str, Solution]:
+        """The placement to begin with; that of a problem with other units may not work, and is then left out."""
+        if self.start is None:
+            return {}
+        same = Placement(problem, self.start.devices, self.start.order, self.start.replicas)
+        return {START: Solution(same, math.inf, solver=START, found_by=START)}
 
     def share(self, share: float) -> Budget:
         """A part of the whole budget; where evaluations count, time only ends the search."""
@@ -187,6 +207,18 @@ class _Question:
         return found, Bound("none", 0.0, "")
 
 
+def _heard_of(units: str, budget: Budget) -> Budget:
+    """The same budget, whose events say that bounds hold for such units only."""
+    tell = budget.on_event
+    if tell is None:
+        return budget
+
+    def told(event: Event) -> None:
+        tell(replace(event, scope=f"{event.scope} of {units}" if event.scope else units))
+
+    return replace(budget, on_event=told)
+
+
 def _by_blocks(problem: Problem, question: _Question, *, may_split: bool) -> tuple[Plan, Levels]:
     """The plan for whole blocks, or where splitting them pays that for operators, and what both levels give."""
     fine = experts_together(problem)
@@ -195,7 +227,8 @@ def _by_blocks(problem: Problem, question: _Question, *, may_split: bool) -> tup
         if may_split and question.solver.unsupported(coarse) is not None:
             plan = _by_operators(problem, fine, question, question.budget)
             return plan, Levels("operator", may_split, None, None, 0.0)
-        blocks = question.answer(coarse, question.share(BLOCK_SHARE if may_split else 1.0))
+        budget = question.share(BLOCK_SHARE if may_split else 1.0)
+        blocks = question.answer(coarse, _heard_of(BLOCKS, budget))
     except Infeasible:
         if not may_split:
             raise
@@ -209,7 +242,7 @@ def _by_operators(problem: Problem, fine: Problem, question: _Question, budget: 
     if fine is problem:
         return question.answer(problem, budget)
     try:
-        plan = question.answer(fine, budget)
+        plan = question.answer(fine, _heard_of(EXPERT_GROUPS, budget))
     except Infeasible as error:
         error.proved = False
         raise
@@ -227,7 +260,7 @@ def _split_where_it_pays(
     finer = None
     if may_split and levels.may_pay and not whole.interrupted:
         try:
-            finer = _split(fine, blocks, question)
+            finer = _split(fine, blocks, question, units="" if fine is problem else EXPERT_GROUPS)
         except KeyboardInterrupt:
             whole = replace(whole, interrupted=True, stopped_by="interrupted")
     if finer is None:
@@ -281,15 +314,20 @@ def _with_effort(solution: Solution, *spent: Solution) -> Solution:
     )
 
 
-def _split(problem: Problem, blocks: Plan, question: _Question) -> Solution | None:
-    """What the solver finds for operators, beginning with the plan for blocks; None if that is nothing."""
+def _split(problem: Problem, blocks: Plan, question: _Question, *, units: str) -> Solution | None:
+    """What the solver finds for operators, beginning with the plan for blocks; None if that is nothing.
+
+    `units` are what stays together all the same; empty: nothing.
+    """
     budget = question.share(1 - BLOCK_SHARE)
+    budget = _heard_of(units, budget) if units else budget
     if budget.seconds == 0.0 or question.solver.unsupported(problem) is not None:
         return None
     found = blocks.solution
     placement = Placement(problem, found.placement.devices, found.placement.order, found.placement.replicas)
     known = replace(found, placement=placement, bound_seconds=0.0, bound_name="", scope="", stopped_by="")
     try:
-        return Attempt(problem, question.solver, budget, question.seed, known={"blocks": known}).run(baselines=False)
+        both = {**question.known(problem), "blocks": known}
+        return Attempt(problem, question.solver, budget, question.seed, known=both).run(baselines=False)
     except Infeasible:
         return None

@@ -63,7 +63,7 @@ def plan_document(
         "bound_seconds": solution.bound_seconds,
         "gap": solution.gap,
         "placement": as_row(placement.devices, SMALL, packed=True) if packed else placement.by_name(),
-        "order": _order(placement.order, packed),
+        "order": order_document(placement.order, packed),
         "replicas": [[cluster.names[d] for d in group] for group in placement.replicas],
         "trail": [
             [step.evaluations, step.objective_seconds, step.bound_seconds, step.found_by] for step in trail
@@ -103,7 +103,7 @@ def _objective(objective: Objective, packed: bool) -> dict[str, Any]:
         return {
             "name": "latency",
             "execution": objective.execution,
-            "policy": _order(policy, packed) if ordered else policy.name,  # type: ignore[arg-type]
+            "policy": order_document(policy, packed) if ordered else policy.name,  # type: ignore[arg-type]
             "pieces": objective.pieces,
             "order": objective.order,
         }
@@ -116,7 +116,9 @@ def _objective(objective: Objective, packed: bool) -> dict[str, Any]:
     }
 
 
-def _order(order: Order | None, packed: bool) -> dict[str, Any] | None:
+def order_document(order: Order | None, packed: bool) -> dict[str, Any] | None:
+    """An order as a file holds it."""
+
     def row(values: NDArray[Any] | None) -> str | list[Any] | None:
         return None if values is None else as_row(values, INDICES, packed=packed)
 
@@ -138,7 +140,7 @@ def _baseline(one: Baseline, packed: bool) -> dict[str, Any]:
         return {**entry, "devices": None}
     entry["devices"] = as_row(one.placement.devices, SMALL, packed=packed)
     if one.placement.order is not None:
-        entry["order"] = _order(one.placement.order, packed)
+        entry["order"] = order_document(one.placement.order, packed)
     if one.placement.replicas:
         names = one.placement.problem.cluster.names
         entry["replicas"] = [[names[d] for d in group] for group in one.placement.replicas]

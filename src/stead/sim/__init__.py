@@ -1,6 +1,7 @@
 """The simulator: what a placement does, how long it takes, and whether it fits."""
 
 from stead.sim.bounds import Bound, best_bound, lower_bounds
+from stead.sim.moved import Move, score_moves
 from stead.sim.operator_times import StartTimes
 from stead.sim.simulator import screen_many, simulate, simulate_many
 from stead.sim.trace import (
@@ -11,6 +12,7 @@ from stead.sim.trace import (
     Peak,
     Scores,
     Shortfall,
+    SplitCurve,
     Status,
     Step,
     Timeline,
@@ -28,9 +30,11 @@ __all__ = [
     "Curve",
     "Cyclic",
     "Memory",
+    "Move",
     "Peak",
     "Scores",
     "Shortfall",
+    "SplitCurve",
     "StartTimes",
     "Status",
     "Step",
@@ -43,6 +47,7 @@ __all__ = [
     "Verdict",
     "best_bound",
     "lower_bounds",
+    "score_moves",
     "screen_many",
     "simulate",
     "simulate_many",

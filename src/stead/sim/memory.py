@@ -32,6 +32,21 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SplitCurve:
+    """A `Curve` by what the bytes are; at every step the three sum to what the curve holds."""
+
+    at: NDArray[np.int64]  # as in Curve
+    weights_bytes: NDArray[np.int64]  # without caches of keys and values
+    kv_bytes: NDArray[np.int64]  # of those
+    activation_bytes: NDArray[np.int64]  # outputs, received copies and workspace
+
+    @property
+    def bytes(self) -> NDArray[np.int64]:
+        """All three together."""
+        return self.weights_bytes + self.kv_bytes + self.activation_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
     """Half-open intervals of bytes on devices."""
 
@@ -45,14 +60,30 @@ class Blocks:
 
     def curve(self, device: int) -> Curve:
         """Bytes held on a device over time; at equal times frees come before allocations."""
+        at, held = self._held(device, np.zeros(len(self.kind), dtype=np.int64), 1)
+        return Curve(at, held[0])
+
+    def split_curve(self, device: int) -> SplitCurve:
+        """The same curve, parted into weights, caches of keys and values, and all that comes and goes."""
+        part = np.where(self.kind == KINDS.index("weights"), 0, 2)
+        weights = np.flatnonzero(part == 0)
+        part[weights] = self.graph.is_kv_cache[self.index[weights]].astype(np.int64)
+        at, held = self._held(device, part, 3)
+        return SplitCurve(at, *held)
+
+    def _held(
+        self, device: int, part: NDArray[np.int64], parts: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """When bytes on a device change, and how many of every part it then holds [part, step]."""
         own = (self.device == device) & (self.begin < self.end)
         passing = own & (self.end < ALWAYS)
         times = np.concatenate([[0], self.begin[own], self.end[passing]])
         changes = np.concatenate([[0], self.bytes[own], -self.bytes[passing]])
+        of = np.concatenate([[0], part[own], part[passing]])
         at, slot = np.unique(times, return_inverse=True)
-        net = np.zeros(len(at), dtype=np.int64)
-        np.add.at(net, slot, changes)
-        return Curve(at, np.cumsum(net))
+        net = np.zeros((parts, len(at)), dtype=np.int64)
+        np.add.at(net, (of, slot), changes)
+        return at, np.cumsum(net, axis=1)
 
     def alive(self, device: int, at: int) -> NDArray[np.int64]:
         """Blocks that a device holds at a moment, largest first."""

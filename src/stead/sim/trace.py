@@ -13,7 +13,7 @@ from stead.errors import BadInput
 from stead.problem import Placement
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.check import check_trace
-from stead.sim.memory import Blocks, Curve, peak_of, standing_blocks, timed_blocks
+from stead.sim.memory import Blocks, Curve, SplitCurve, peak_of, standing_blocks, timed_blocks
 from stead.sim.timeline import Step, Timeline, Transfers
 from stead.sim.violations import (
     Block,
@@ -37,6 +37,7 @@ __all__ = [
     "Peak",
     "Scores",
     "Shortfall",
+    "SplitCurve",
     "Status",
     "Step",
     "Timeline",
@@ -127,6 +128,10 @@ class Trace:
     def memory_curve(self, device: str) -> Curve:
         """Bytes on a device over time, or over its operators where there is no time line."""
         return self._blocks.curve(self.placement.problem.cluster.index(device))
+
+    def memory_split(self, device: str) -> SplitCurve:
+        """The same, parted into weights, caches of keys and values, and activations with all that comes and goes."""
+        return self._blocks.split_curve(self.placement.problem.cluster.index(device))
 
     def blocks_at_peak(self, device: str) -> Peak:
         """What a device holds when it holds most: the split and the ten largest blocks."""

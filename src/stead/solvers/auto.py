@@ -50,6 +50,7 @@ from stead.solvers.solution import Budget, Solution
 
 ELITES = 2  # of a new start, and of all before it, from which search goes on together
 NEW_PARTS = 2**20  # new starts draw other numbers than any round
+START = "start"  # what a placement is known by that search begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class Auto:
             own = [step.name for row in table for step in row.steps if step.name in known]  # first, as without `known`
             for name in dict.fromkeys([*own, *known]):
                 search.adopt(replace(known[name], evaluations=0))
+            run.begin_with(known.get(START))
             for each_round, rows in groupby(table, key=lambda row: row.each_round):
                 (run.rounds if each_round else run.once)([row for row in rows if not row.why_not])
         search.phases = run.phases.ended()
@@ -219,6 +221,10 @@ class _Run:
         self._stalled = False
         self._over = False
         self._in_a_hurry = search.spare_seconds < self._tuning.hurry * len(search.problem.graph)
+
+    def begin_with(self, given: Solution | None) -> None:
+        """Let search go on from a placement that was given."""
+        self._found += [given] if given is not None else []
 
     def once(self, rows: list[Row]) -> None:
         """Run phases one after another."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from stead.errors import Infeasible
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
 from stead.solvers.answers import Answers
+from stead.solvers.events import Event, Incumbent
 from stead.solvers.phases import Phase
 from stead.solvers.solution import Budget, Improvement, Solution, Solver, StoppedBy
 
@@ -53,6 +55,7 @@ class Search:
         self._late = False  # a time limit has cut something
         self._seconds_per_row = 0.0  # of the last placements that were scored
         self._least_bad: tuple[int, NDArray[np.uint8]] | None = None  # bytes over all limits, placement
+        self._told = Event("improvement", scope=scope)  # what who watches knows
         if budget.on_search is not None:
             budget.on_search(self)
 
@@ -208,7 +211,8 @@ class Search:
         if member.unsupported(self.problem) is not None:
             return None
         try:
-            solution = self.answers.ask(member, self.problem, self.rest_of_budget(share), self.seed)
+            budget = replace(self.rest_of_budget(share), on_event=self._hear)
+            solution = self.answers.ask(member, self.problem, budget, self.seed)
             self.adopt(solution)
             return solution
         except Infeasible as error:
@@ -237,6 +241,8 @@ class Search:
             self.bound_seconds, self.bound_name = seconds, name
             if self.best is not None:
                 self._note_improvement()
+            else:
+                self._tell()
 
     def relax(self) -> None:
         """Raise the bound to the best one that holds whatever the placement, with a small share of the time."""
@@ -305,6 +311,36 @@ class Search:
         self._trail.append(step)
         if self.budget.on_improvement is not None:
             self.budget.on_improvement(step)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Let who watches know where the search stands."""
+        if self.budget.on_event is None:
+            return
+        best = None if self.best is None else Incumbent(self.best, self.best_order, self.best_replicas)
+        self._hand_on(
+            Event(
+                "improvement",
+                self.evaluations,
+                self.best_seconds,
+                self.bound_seconds,
+                self.bound_name,
+                self.scope,
+                self.found_by,
+                incumbent=best,
+            )
+        )
+
+    def _hear(self, told: Event) -> None:
+        """Hand on what another solver says of this problem while it works; its answer is adopted when it ends."""
+        if self.budget.on_event is not None and told.kind != "baseline":
+            self._hand_on(replace(told, evaluations=self.evaluations + told.evaluations))
+
+    def _hand_on(self, event: Event) -> None:
+        joined = self._told.joined(event)
+        if joined is not None and self.budget.on_event is not None:
+            self._told = joined
+            self.budget.on_event(joined)
 
     def _remember_least_bad(self, rows: NDArray[np.uint8], scores: Scores) -> None:
         """Keep the placement that misses memory by the least, to say what is missing."""

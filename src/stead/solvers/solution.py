@@ -12,6 +12,7 @@ from stead.problem import Placement, Problem
 
 if TYPE_CHECKING:
     from stead.solvers.answers import Answers
+    from stead.solvers.events import Event
     from stead.solvers.phases import Phase
     from stead.solvers.search_state import Search
 
@@ -38,6 +39,7 @@ class Budget:
     of it all: the same seed gives the same answer on any machine that gets there in time.
     `on_improvement` is called with every Improvement and `on_step` with what is being done, for progress displays;
     `on_search` is given the Search at its beginning: whatever happens to the solver, its incumbent can be asked for.
+    `on_event` is called with every Event: better values and bounds as soon as anyone in a portfolio has them.
     `answers` are what other solvers have said before: they are not asked again.
     """
 
@@ -47,6 +49,7 @@ class Budget:
     on_step: Callable[[str], None] | None = field(default=None, compare=False)
     on_search: Callable[[Search], None] | None = field(default=None, compare=False)
     answers: Answers | None = field(default=None, compare=False, repr=False)
+    on_event: Callable[[Event], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 <= self.seconds < math.inf:

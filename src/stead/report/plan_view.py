@@ -1,0 +1,235 @@
+"""The view of a plan: facts, folded graph, time line, memory and what-ifs, in the format of `columns`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.cluster.devices import UNLIMITED_BYTES
+from stead.graph import Graph
+from stead.printing.printable import printable_lines
+from stead.problem.ticks import TICKS_PER_SECOND
+from stead.report.box_moves import BoxMoves, box_moves
+from stead.report.columns import Column, View, array_column, names_column, shown_name
+from stead.report.facts import DeviceFacts, Report, explain
+from stead.report.fold import Fold, fold
+from stead.report.layered import laid_out
+from stead.report.sensitivity import FACTORS, sensitivity
+from stead.report.slack import slack_ticks
+from stead.report.slices import (
+    Run,
+    critical_facts,
+    memory_columns,
+    run_of,
+    slice_columns,
+    transfer_columns,
+)
+from stead.report.text import summary
+from stead.report.verdict import verdict
+
+if TYPE_CHECKING:
+    from stead.plan import Plan
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MOST_TRAIL = 2_000
+OPEN, RUN_OF_SIBLINGS = 1, 2
+
+
+def view(
+    plan: Plan,
+    *,
+    moves_seconds: float = 2.0,
+    sensitivity_seconds: float = 2.0,
+    exports: Sequence[tuple[str, str]] = (),
+    report: Report | None = None,
+) -> View:
+    """What pages show of a plan.
+
+    At most so much CPU time goes into moves of boxes and into curves (0: none); what was not computed is absent.
+    `exports` are names of targets with the command for each.
+    """
+    report = report or explain(plan)
+    run, boxes = run_of(plan), fold(plan.problem.graph)
+    moves = box_moves(plan, boxes, cpu_seconds=moves_seconds) if moves_seconds > 0 else BoxMoves({}, "not asked for")
+    curves = sensitivity(plan, cpu_seconds=sensitivity_seconds) if sensitivity_seconds > 0 else ()
+    solution = plan.solution
+    header = {
+        "graph": shown_name(plan.problem.graph.name),
+        "operators": report.operators,
+        "objective": report.objective,
+        "unit": report.unit,
+        "value": _finite(report.objective_seconds),
+        "bound": {"seconds": report.bound_seconds, "name": report.bound_name, "scope": report.scope}
+        if report.bound_seconds > 0
+        else None,
+        "gap": report.gap if math.isfinite(report.gap) else None,
+        "source": report.source,
+        "solver": solution.solver,
+        "found_by": solution.found_by,
+        "evaluations": report.evaluations,
+        "elapsed_seconds": report.elapsed_seconds,
+        "stopped_by": report.stopped_by,
+        "verdict": verdict(plan, report, boxes, moves).as_dict(),
+        "timed": run.timeline is not None,
+        "unit_ticks": run.unit_ticks,
+        "span_seconds": run.span_ticks / TICKS_PER_SECOND,
+        "devices": [_device(plan, run, d, facts) for d, facts in enumerate(report.devices)],
+        "rules": [
+            {"name": shown_name(rule.name), "seconds": rule.objective_seconds, "reason": printable_lines(rule.reason),
+             "times": _finite(rule.times_plan)}
+            for rule in report.rules
+        ],
+        "critical": critical_facts(run),
+        "moves": {str(box): outcomes for box, outcomes in moves.outcomes.items()},
+        "moves_note": moves.note,
+        "trail": [
+            [step.elapsed_seconds, step.evaluations, _finite(step.objective_seconds), step.bound_seconds, step.found_by]
+            for step in solution.trail[-MOST_TRAIL:]
+        ],
+        "sensitivity": [
+            {"name": curve.name, "what": curve.what, "factors": FACTORS, "seconds": curve.seconds} for curve in curves
+        ],
+        "exports": [{"name": name, "command": command} for name, command in exports],
+        "provenance": _provenance(plan.provenance),
+        "text": printable_lines(summary(report)),
+    }
+    columns = {
+        **slice_columns(plan, run, boxes.leaf),
+        **transfer_columns(run),
+        **memory_columns(plan, run),
+        **_box_columns(plan, run, boxes),
+    }
+    return View(header, columns)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def letter(d: int) -> str:
+    """What a device is told by beside its colour: A, B, ..., Z, AA, ..."""
+    return letter(d // 26 - 1) + LETTERS[d % 26] if d >= 26 else LETTERS[d]
+
+
+def _device(plan: Plan, run: Run, d: int, facts: DeviceFacts) -> Mapping[str, Any]:
+    trace = plan.trace
+    span = run.span_ticks / TICKS_PER_SECOND
+    limited = facts.limit_bytes < UNLIMITED_BYTES // 4
+    said: dict[str, Any] = {
+        "name": shown_name(facts.name),
+        "letter": letter(d),
+        "model": facts.model,
+        "operators": facts.operators,
+        "busy": min(1.0, float(trace.compute_seconds[d] if run.timeline is not None else trace.busy_seconds[d]) / span),
+        "compute_seconds": _finite(facts.compute_seconds),
+        "received_seconds": _finite(facts.received_seconds),
+        "sent_seconds": _finite(facts.sent_seconds),
+        "limit": facts.limit_bytes if limited else None,
+        "peak": facts.peak_bytes if facts.peak_bytes >= 0 else None,
+        "weights": facts.weight_bytes,
+        "kv": facts.kv_bytes,
+        "activations": max(0, facts.peak_bytes - facts.weight_bytes - facts.kv_bytes),
+        "peak_at": None,
+        "blocks": [],
+    }
+    if trace.memory_known and facts.operators:
+        peak = trace.blocks_at_peak(facts.name)
+        if peak.at_seconds is not None:
+            said["peak_at"] = int(peak.at_seconds * TICKS_PER_SECOND) // run.unit_ticks
+        said["blocks"] = [[shown_name(block.name), block.kind, block.size_bytes] for block in peak.blocks]
+    return said
+
+
+def _provenance(given: Mapping[str, Any]) -> dict[str, str]:
+    """What a plan's file says of its making, where it is short."""
+    plain = {key: value for key, value in given.items() if isinstance(value, str | int | float | bool)}
+    return {shown_name(str(key)): shown_name(str(value)) for key, value in plain.items()}
+
+
+def _box_columns(plan: Plan, run: Run, boxes: Fold) -> dict[str, Column]:
+    """The folded graph: what every box holds, where it is drawn, and what passes between leaves."""
+    graph, devices = plan.problem.graph, plan.placement.devices.astype(np.int64)
+    begin, end = _spans(run, len(graph))
+    long = (run.finish_ticks - run.start_ticks) / TICKS_PER_SECOND
+    seconds = np.zeros((len(graph), len(plan.problem.cluster)))
+    np.add.at(seconds, (run.origin, run.devices), long)
+    critical = _sums(run.origin, long * run.critical_slices, len(graph))
+    made = _sums(graph.tensor_producer, graph.tensor_bytes, len(graph))
+    edges, carried, crossing = _edges(boxes, graph.tensor_of_read, graph, devices)
+    layer, x = laid_out(boxes, begin.astype(np.float64), edges)
+    flags = boxes.is_open * OPEN + boxes.is_run * RUN_OF_SIBLINGS
+    return {
+        "bparent": array_column("u2", boxes.parents),
+        "blayer": array_column("u2", layer),
+        "bx": array_column("f4", x),
+        "bflags": array_column("u1", flags),
+        "bops": array_column("u4", boxes.sums(np.ones(len(graph)))),
+        "bcrit": array_column("f4", boxes.sums(critical)),
+        "bslack": array_column("f4", _slack(run, boxes, len(graph))),
+        "bweights": array_column("f4", boxes.sums(_weights(graph))),
+        "bout": array_column("f4", boxes.sums(made)),
+        "bbegin": array_column("u4", run.units(np.maximum(boxes.least(begin.astype(np.float64)), 0).astype(np.int64))),
+        "bend": array_column("u4", run.units((-boxes.least(-end.astype(np.float64))).clip(0).astype(np.int64))),
+        "bsec": array_column("f4", boxes.sums(seconds).ravel()),
+        "boxes": names_column(boxes.names),
+        "esrc": array_column("u2", edges[:, 0]),
+        "edst": array_column("u2", edges[:, 1]),
+        "ebytes": array_column("f4", carried),
+        "ecross": array_column("f4", crossing),
+    }
+
+
+def _spans(run: Run, operators: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [operator]
+    """When each operator begins first and ends last, over all micro-batches."""
+    begin = np.full(operators, np.iinfo(np.int64).max)
+    end = np.zeros(operators, dtype=np.int64)
+    np.minimum.at(begin, run.origin, run.start_ticks)
+    np.maximum.at(end, run.origin, run.finish_ticks)
+    return begin, end
+
+
+def _weights(graph: Graph) -> NDArray[np.float64]:  # [operator]
+    """Bytes of weights, each with its first user, so that boxes sum to the model."""
+    first = graph.weight_users[graph.weight_user_first[:-1].clip(max=max(len(graph.weight_users) - 1, 0))]
+    used = np.diff(graph.weight_user_first) > 0
+    return _sums(first[used], graph.weight_bytes[used], len(graph))
+
+
+def _sums(index: NDArray[Any], values: NDArray[Any], count: int) -> NDArray[np.float64]:
+    """Values added up by index."""
+    return np.bincount(index, weights=values, minlength=count).astype(np.float64)
+
+
+def _slack(run: Run, boxes: Fold, operators: int) -> NDArray[np.float64]:  # [box]
+    """The least slack in each box, in seconds; NaN where there are no times."""
+    if run.timeline is None or run.timeline.execution != "dataflow":
+        return np.full(len(boxes.names), np.nan)
+    least = np.full(operators, np.inf)
+    np.minimum.at(least, run.origin, slack_ticks(run.timeline) / TICKS_PER_SECOND)
+    found = boxes.least(least)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _edges(
+    boxes: Fold, tensor: NDArray[np.int64], graph: Graph, devices: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Pairs of leaves that tensors pass between, the bytes, and those that cross; a tensor counts once per pair."""
+    producer, reader = graph.tensor_producer[tensor], graph.readers
+    source, target = boxes.leaf[producer], boxes.leaf[reader]
+    apart = source != target
+    count = len(boxes.names)
+    pair = source * count + target
+    away = devices[producer] != devices[reader]
+    key = np.stack([pair, tensor, away], axis=1)[apart]
+    once = np.unique(key, axis=0) if len(key) else key.reshape(0, 3)
+    pairs, slot = np.unique(once[:, 0], return_inverse=True)
+    sizes = graph.tensor_bytes[once[:, 1]]
+    sent = once[:, 2].astype(bool)
+    whole = np.unique(once[:, :2], axis=0, return_index=True)[1] if len(once) else np.zeros(0, dtype=np.int64)
+    carried = _sums(slot[whole], sizes[whole], len(pairs))
+    crossing = _sums(slot[sent], sizes[sent], len(pairs))
+    return np.stack([pairs // count, pairs % count], axis=1), carried, crossing
