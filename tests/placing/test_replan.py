@@ -17,7 +17,7 @@ from stead.errors import BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder
 from stead.placing.moving import LOADED_AGAIN, Removal
 from stead.placing.place import place, place_problem
-from stead.placing.recost import recosted, same_devices
+from stead.placing.recost import recosted, with_known_names
 from stead.placing.replan import replan
 from stead.placing.replan_text import replanned_lines, verdict
 from stead.plan import Plan
@@ -119,8 +119,9 @@ def test_keep_is_kept_or_refused_with_what_is_possible() -> None:
 
 def test_costs_of_devices_that_stayed_are_kept_and_new_ones_are_priced() -> None:
     loaded = place(demo_graph(), "2x 3090", evaluations=20).problem
-    assert same_devices(loaded.cluster, cluster_from("4090 + 3090")[0]) == (-1, 0)
-    again = recosted(loaded, cluster_from("4090 + 3090")[0])
+    after = with_known_names(loaded.cluster, cluster_from("4090 + 3090")[0])
+    assert after.names == ("4090", "3090:0")
+    again = recosted(loaded, after)
     assert np.array_equal(again.costs.seconds[:, 1], loaded.costs.seconds[:, 0])
     assert again.costs.seconds[:, 0].sum() < again.costs.seconds[:, 1].sum()
 
@@ -186,8 +187,8 @@ def test_moving_never_costs_more_than_it_saves(change: tuple[Plan, Cluster, int]
     if found.stay is not None:
         extra = found.chosen.moving.seconds - found.stay.moving.seconds
         assert extra <= steps * (found.stay.step_seconds - found.chosen.step_seconds) + 1e-9
-    where = {known: d for d, known in enumerate(same_devices(plan.problem.cluster, cluster)) if known >= 0}
-    before = np.array([where.get(d, -1) for d in plan.placement.devices.tolist()])
+    where = {name: d for d, name in enumerate(cluster.names)}
+    before = np.array([where.get(plan.problem.cluster.names[d], -1) for d in plan.placement.devices.tolist()])
     least = brute(plan, found.plan.problem, before, steps)
     assert found.chosen.total_seconds(steps) >= least - 1e-9  # a chain has one order: nothing is below all placements
     assert replanned_lines(found)

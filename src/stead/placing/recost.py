@@ -1,4 +1,4 @@
-"""The problem of a plan on other devices: devices that stayed as they were keep their costs, others are priced anew."""
+"""The problem of a plan on other devices, which keep their names where they are the same ones."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster
-from stead.costs import Costs, Roofline, Source
-from stead.errors import BadInput
+from stead.costs import Costs
+from stead.costs.repriced import repriced
 from stead.problem import Problem
 
 
-def same_devices(before: Cluster, after: Cluster) -> tuple[int, ...]:  # [device of after]
-    """The device of `before` that each one of `after` is, -1 for a new one: by name, then by model in order.
+def with_known_names(before: Cluster, after: Cluster) -> Cluster:
+    """`after` with devices called as in `before` where they are the same: by name, else by model in order.
 
     >>> from stead.cluster import cluster_from
-    >>> same_devices(cluster_from("2x 3090 + 3060")[0], cluster_from("3060 + 3090 + 4090")[0])
-    (2, 0, -1)
+    >>> with_known_names(cluster_from("2x 3090 + 3060")[0], cluster_from("3060 + 3090 + 4090")[0]).names
+    ('3060', '3090:0', '4090')
     """
-    index = {name: d for d, name in enumerate(before.names)}
-    found = [index.get(name, -1) for name in after.names]
     left = [name for name in before.names if name not in after.names]
-    for d, name in enumerate(after.names):
-        alike = next((one for one in left if found[d] < 0 and _model(one) == _model(name)), None)
+    names: dict[str, str] = {}
+    for name in after.names:
+        alike = next((one for one in left if name not in before.names and _model(one) == _model(name)), None)
         if alike is not None:
             left.remove(alike)
-            found[d] = index[alike]
-    return tuple(found)
+        names[name] = alike or name
+    return replace(
+        after,
+        devices=tuple(replace(device, name=names[device.name]) for device in after),
+        links=tuple(replace(link, source=names[link.source], target=names[link.target]) for link in after.links),
+        hosts=tuple(replace(host, devices=tuple(names[name] for name in host.devices)) for host in after.hosts),
+    )
 
 
 def _model(name: str) -> str:
@@ -37,38 +41,8 @@ def _model(name: str) -> str:
 
 
 def recosted(problem: Problem, cluster: Cluster) -> Problem:
-    """The same question about another cluster; a device that is described as before keeps its costs.
-
-    Costs that came with a file cannot be computed for a device that it does not speak of: that is an error.
-    """
-    known = problem.cluster.devices
-    same = [
-        d if d >= 0 and replace(known[d], name=device.name) == device else -1
-        for device, d in zip(cluster, same_devices(problem.cluster, cluster), strict=True)
-    ]
-    old = problem.costs
-    if all(d >= 0 for d in same):
-        seconds, workspace = old.seconds[:, same], old.workspace_bytes[:, same]
-        sources, reasons = old.sources[:, same], old.reasons
-    else:
-        if old.source == Source.IMPORTED or old.tensor_seconds is not None:
-            strange = next(device.name for device, d in zip(cluster, same, strict=True) if d < 0)
-            raise BadInput(
-                f"the costs of this plan came with its file, which says nothing of {strange}; "
-                "change links or leave devices out, or place the model again with costs for it"
-            )
-        priced = Roofline().costs(problem.graph, cluster)
-        seconds, workspace, sources = priced.seconds.copy(), priced.workspace_bytes.copy(), priced.sources.copy()
-        reasons = {**old.reasons, **priced.reasons}
-        for d, one in enumerate(same):
-            if one >= 0:
-                seconds[:, d] = old.seconds[:, one]
-                workspace[:, d] = old.workspace_bytes[:, one]
-                sources[:, d] = old.sources[:, one]
-    costs = Costs(
-        problem.graph, cluster, np.asarray(seconds), workspace_bytes=workspace, sources=sources,
-        tensor_seconds=old.tensor_seconds, reasons=reasons,
-    )  # fmt: skip
+    """The same question about another cluster."""
+    costs = repriced(problem.graph, problem.cluster, problem.costs, cluster)
     return Problem(problem.graph, cluster, costs, objective=problem.objective, constraints=problem.constraints)
 
 

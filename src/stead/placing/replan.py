@@ -20,7 +20,8 @@ from stead.cluster import Cluster
 from stead.errors import BadInput, Infeasible
 from stead.placing.moving import LOADED_AGAIN, Moving, Removal
 from stead.placing.place import place_problem
-from stead.placing.recost import recosted, same_devices, with_seconds
+from stead.placing.recost import recosted, with_known_names, with_seconds
+from stead.placing.starts import moved_to
 from stead.plan import Plan, provenance
 from stead.problem import Placement, Problem
 from stead.report.granularity import Granularity, Levels
@@ -129,11 +130,9 @@ class _Question:
         on_step: Callable[[str], None] | None,
     ) -> None:  # fmt: skip
         self.plan, self.steps, self.keep, self.budget, self.seed = plan, steps, keep, budget, seed
-        self.problem = recosted(plan.problem, cluster)
-        where = np.full(len(plan.problem.cluster), -1, dtype=np.int64)
-        for d, known in enumerate(same_devices(plan.problem.cluster, cluster)):
-            if known >= 0:
-                where[known] = d
+        self.problem = recosted(plan.problem, with_known_names(plan.problem.cluster, cluster))
+        index = {name: d for d, name in enumerate(self.problem.cluster.names)}
+        where = np.array([index.get(name, -1) for name in plan.problem.cluster.names], dtype=np.int64)
         self.before: NDArray[np.int64] = where[plan.placement.devices]  # [operator]; -1 where its device is gone
         self.removal = Removal(self.problem, self.before, rate)
         self.began, self._on_step = clock.now(), on_step
@@ -169,8 +168,7 @@ class _Question:
         allowed = self.problem.allowed[np.arange(len(self.before)), np.maximum(self.before, 0)]
         stays = (self.before >= 0) & allowed
         if stays.all():
-            order = self.plan.placement.order
-            return self._way(Placement(self.problem, self.before.astype(np.uint8), order), "stay")
+            return self._way(moved_to(self.plan.placement, self.problem, "the plan"), "stay")
         seconds = np.array(self.problem.costs.seconds)
         fixed = np.flatnonzero(stays)
         there = seconds[fixed, self.before[fixed]]
