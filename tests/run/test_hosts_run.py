@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -142,12 +143,17 @@ def test_hosts_of_one_machine_share_its_cores() -> None:
         agents.close()
 
 
-def test_an_agent_ends_with_the_one_who_started_it(tmp_path: Path) -> None:
-    agents = agents_on("a=127.0.0.1", launch="{command}")
-    pids = agent_pids(agents)
-    os.close(agents.agents[0].control.outbox)  # as when the coordinator is killed
-    assert gone(pids)
-    agents.agents.clear()
+def test_agents_end_with_a_coordinator_that_is_killed() -> None:
+    script = (
+        "import os, signal\n"
+        "from stead.run.hosts.host_executor import agents_on\n"
+        "agents = agents_on('a=127.0.0.1', launch='{command}')\n"
+        "print(agents.agents[0]._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert gone([int(done.stdout)])
 
 
 # Executors
