@@ -1,4 +1,4 @@
-"""Hosts that are network namespaces with limited links: the same numbers, at the speed of the link, until one is cut off."""
+"""Network namespaces with limited links as hosts: the same numbers, at the speed of the link, until one is cut off."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ from stead.sim import simulate
 
 KEPT_PROGRAMS = 6  # as many as workers keep
 WARMUPS = 2
+RINGS, NETWORK_RINGS = 2, 3  # parts of a slot in a pipeline; over a network one of them is on its way
 DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 10.0, 10.0
 MOST_DEADLINE_SECONDS = 1e6  # systems wait for no more than some weeks
 UNLIKE_TOLERANCE, BF16_TOLERANCE = 1e-4, 2e-2
@@ -251,7 +252,7 @@ class TorchExecutor:
         """Send samples through the stages of a convex placement: seconds from one result to the next."""
         if samples < 2:
             raise BadInput(f"a pipeline needs at least two samples, got {samples}")
-        loaded = self._load(placement, rings=2)
+        loaded = self._load(placement, rings=NETWORK_RINGS if self._crew.over_network else RINGS)
         stages(loaded.program, [worker.name for worker in self._workers])
         parts: list[Burst] = []
         left = samples - 1  # from one result to the next
