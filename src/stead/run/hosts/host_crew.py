@@ -109,6 +109,7 @@ class Agents:
             except queue.Empty:
                 continue
             message = payload if isinstance(payload, Ended) else understood(payload)
+            began = monotonic()  # nobody listened while it was understood: that may import packages for seconds
             if isinstance(message, Ended | Lost | Refused):
                 trouble.append((number, message))
                 until = min(until, monotonic() + _SETTLE_SECONDS)
