@@ -159,7 +159,7 @@ def test_agents_end_with_a_coordinator_that_is_killed() -> None:
 
 
 def hosted(prepared: Any, text: str, host_of: tuple[int, ...]) -> tuple[TorchExecutor, Agents]:
-    agents = agents_on(text, launch="{command}")
+    agents = agents_on(text, launch="{command}", patience_seconds=30.0)  # a busy machine is no reason to fail
     return executor_on_hosts(prepared, agents, host_of, [None] * len(host_of), oversubscribe=True), agents
 
 
