@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from stead.cli import options
+from stead.errors import BadInput
 
 
 def measure(
     plans: Annotated[list[Path], typer.Argument(metavar="PLAN...", help="Plans of `stead place`.")],
     on: options.On = None,
+    hosts: options.Hosts = "",
+    launch: options.Launch = "",
     profile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Of `stead profile`: predict with measured seconds and links, too."),
@@ -30,7 +33,7 @@ def measure(
     ] = None,
     json: options.Json = False,
 ) -> int:
-    """Run plans on this machine: predicted beside measured, one device, replicas and threads beside it."""
+    """Run plans on this machine or on hosts: predicted beside measured, one device, replicas and threads beside it."""
     import json as writer
     import sys
 
@@ -44,13 +47,17 @@ def measure(
     from stead.run.record import records_text
     from stead.run.session import measure_plans
 
+    if hosts.strip() == "torchrun":
+        raise BadInput("stead measure starts agents by itself: name the hosts; under torchrun there is stead run")
+    if launch and not hosts:
+        raise BadInput("--launch says how agents are started on --hosts; name them")
     known = None if profile is None else read_machine_profile(profile)
     with Progress() as progress:
         loaded = [Plan.load(path) for path in plans]
         names = [path.stem for path in plans]
         records = measure_plans(
             loaded, names=names, on=on, model=model, executor=executor, profile=known, bursts=bursts,
-            alternatives=not alone, on_step=progress.doing,
+            alternatives=not alone, hosts=hosts, launch=launch, on_step=progress.doing,
         )  # fmt: skip
     documents = [record.as_dict() for record in records]
     if output is not None:

@@ -98,27 +98,37 @@ def measure_plans(
     profile: MachineProfile | None = None,
     bursts: int = 6,
     alternatives: bool = True,
+    hosts: str = "",
+    launch: str = "",
     on_step: Callable[[str], None] | None = None,
 ) -> tuple[Record, ...]:
-    """Run plans about one model on workers of this machine and hold them against what was predicted."""
+    """Run plans about one model on workers of this machine, or of hosts, and hold them against what was predicted."""
     what = model or str(plans[0].provenance.get("model", ""))
     if not what:
         raise BadInput("the plan does not say what it was made from; name the model with --model")
-    workers = workers_on(on or workers_of(plans[0]))
+    here = () if hosts else workers_on(on or workers_of(plans[0]))
     for plan, name in zip(plans, names, strict=True):
-        _check_plan(plan, name, plans[0], workers)
+        _check_plan(plan, name, plans[0], len(plans[0].problem.cluster) if hosts else len(here))
     if on_step is not None:
         on_step(f"starting {what}")
-    with opened(what, workers, executor=executor) as running:
+    with (
+        _on_hosts(plans[0], model or "", on or "", hosts, launch, executor)
+        if hosts
+        else opened(what, here, executor=executor)
+    ) as running:
+        workers = running.workers
         _check_graph(plans[0], running, what)
-        candidates = [candidate(plan, name, profile, workers) for plan, name in zip(plans, names, strict=True)]
+        candidates = [
+            candidate(plan, name, profile, workers, over_network=bool(hosts))
+            for plan, name in zip(plans, names, strict=True)
+        ]
         single = singles(profiled_problem(plans[0].problem, profile, workers) if profile else plans[0].problem)
         readback = getattr(running, "readback", ())
         return measure(
             running,
             candidates,
             single_predicted=single,
-            open_on=(lambda others: opened(what, others, executor=executor)) if alternatives else None,
+            open_on=(lambda others: opened(what, others, executor=executor)) if alternatives and not hosts else None,
             bursts=bursts,
             on_step=on_step,
             circumstances={
@@ -130,21 +140,37 @@ def measure_plans(
         )
 
 
+def _on_hosts(plan: Plan, model: str, on: str, hosts: str, launch: str, executor: str) -> Executor:
+    """The executor of a plan on several hosts."""
+    from stead.run.hosts.host_executor import agents_on, plan_on_hosts
+    from stead.run.plans import subject_of
+
+    if executor not in ("auto", "torch"):
+        raise BadInput(f"the executor {executor!r} runs on this machine only; on --hosts there is torch")
+    subject = subject_of(plan, model)
+    return plan_on_hosts(plan, subject, agents_on(hosts, plan.problem.cluster, launch=launch), on=on)
+
+
 def workers_of(plan: Plan) -> str:
     """The workers that the devices of a plan stand for, as `--on` takes them; else this machine."""
     known = [device.alias.get("stead") for device in plan.problem.cluster]
     return " + ".join(map(str, known)) if all(known) else THIS_MACHINE
 
 
-def candidate(plan: Plan, name: str, profile: MachineProfile | None, workers: Sequence[Worker]) -> Candidate:
-    """A plan to be measured, with every prediction of it that can be made."""
+def candidate(
+    plan: Plan, name: str, profile: MachineProfile | None, workers: Sequence[Worker], *, over_network: bool = False
+) -> Candidate:
+    """A plan to be measured, with every prediction of it that can be made.
+
+    Copies in memory are paid by the producer; what goes over a network overlaps with compute.
+    """
     objective = plan.problem.objective.name
     said = {"plan": predict(plan.problem, plan.placement, charge="overlapped")}
     best = said["plan"]
     if profile is not None:
         problem = profiled_problem(plan.problem, profile, workers)
         said["profile, overlapped"] = predict(problem, plan.placement, charge="overlapped")
-        best = predict(problem, plan.placement)
+        best = said["profile, overlapped"] if over_network else predict(problem, plan.placement)
     return Candidate(name, plan.placement, best, objective, said)
 
 
@@ -159,13 +185,13 @@ def with_objective(problem: Problem, objective: Objective) -> Problem:
     return problem if problem.objective == objective else problem.with_objective(objective)
 
 
-def _check_plan(plan: Plan, name: str, first: Plan, workers: Sequence[Worker]) -> None:
+def _check_plan(plan: Plan, name: str, first: Plan, workers: int) -> None:
     cluster = plan.problem.cluster
     if plan.problem.graph.operator_names != first.problem.graph.operator_names:
         raise BadInput(f"{name} is about another model than the plans before it; measure plans of one model at once")
-    if len(cluster) != len(workers):
+    if len(cluster) != workers:
         raise BadInput(
-            f"{name} is a plan for {len(cluster)} devices ({', '.join(cluster.names)}), but --on names {len(workers)} "
+            f"{name} is a plan for {len(cluster)} devices ({', '.join(cluster.names)}), but --on names {workers} "
             "workers; give as many"
         )
 

@@ -57,7 +57,9 @@ from stead.sim import simulate
 
 KEPT_PROGRAMS = 6  # as many as workers keep
 WARMUPS = 2
+RINGS, NETWORK_RINGS = 2, 3  # parts of a slot in a pipeline; over a network one of them is on its way
 DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 10.0, 10.0
+MOST_DEADLINE_SECONDS = 1e6  # systems wait for no more than some weeks
 UNLIKE_TOLERANCE, BF16_TOLERANCE = 1e-4, 2e-2
 LEAST_FLAGS = 2048
 SLOWEST_NETWORK_BYTES_PER_SECOND = 1e6
@@ -250,7 +252,7 @@ class TorchExecutor:
         """Send samples through the stages of a convex placement: seconds from one result to the next."""
         if samples < 2:
             raise BadInput(f"a pipeline needs at least two samples, got {samples}")
-        loaded = self._load(placement, rings=2)
+        loaded = self._load(placement, rings=NETWORK_RINGS if self._crew.over_network else RINGS)
         stages(loaded.program, [worker.name for worker in self._workers])
         parts: list[Burst] = []
         left = samples - 1  # from one result to the next
@@ -476,7 +478,8 @@ class TorchExecutor:
         first = self._next + (-self._next % 2)  # rings begin at the same part
         self._next = first + runs + warmups + 1
         active = tuple(programs)
-        deadline = self._deadline(runs + warmups, len(active)) + (runs + warmups) * self._sending_seconds(programs)
+        sending = (runs + warmups) * self._sending_seconds(programs)
+        deadline = min(MOST_DEADLINE_SECONDS, self._deadline(runs + warmups, len(active)) + sending)
         commands = {
             w: Go(
                 loaded.number, active, first, warmups, runs, deadline, more.get("real_time", False),

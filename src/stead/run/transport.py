@@ -53,8 +53,8 @@ class Channel(Protocol):
     def free(self, number: int, sequence: int) -> None:
         """Until a slot may be written again."""
 
-    def begin(self, sequence: int) -> None:
-        """Before a run."""
+    def begin(self, sequence: int, last: int) -> None:
+        """Before a run, of a command whose last run is known."""
 
     def end(self) -> None:
         """After the last run of a command."""
@@ -232,7 +232,7 @@ class SharedSlots:
         for reader in self.readers[number]:
             self.patience.until(self.segment.done(reader), sequence - self.rings)
 
-    def begin(self, sequence: int) -> None:
+    def begin(self, sequence: int, last: int) -> None:
         """Before a run: nothing is to be done."""
 
     def end(self) -> None:

@@ -223,7 +223,7 @@ class Obedient:
         for n in range(command.warmups + command.runs):
             sequence = command.sequence + n
             replay.step = n
-            replay.channel.begin(sequence)
+            replay.channel.begin(sequence, command.sequence + command.warmups + command.runs - 1)
             if n == 0 or not command.pipeline:
                 self._meet(command.active, sequence)
             if n == command.warmups:

@@ -4,7 +4,7 @@ Every worker is a rank of gloo. A crossing goes over the network once for each o
 of its source into the slot of one reader there, its receiver, who then tells the others on its host. The receiver is
 the reader whose turn comes first in the global order of operators: whoever waits for a receiver waits for something
 earlier in that order, so that no placement can make workers wait in a circle. Receives are posted before a step
-begins, sends run on beside the operators that follow.
+begins, in a pipeline one step ahead, and sends run on beside the operators that follow: transfers overlap with compute.
 
 Sockets are used in normal scheduling only: in real time the threads of gloo never get their turn.
 """
@@ -128,7 +128,8 @@ class GlooSlots:
         self.going = {
             number: tuple(workers) for number, workers in receivers.items() if sources[number] == post.me
         }
-        self._receives: dict[int, Any] = {}
+        self._ahead = max(0, local.rings - 2)  # runs whose receives are posted beside the one that is computed
+        self._receives: dict[tuple[int, int], Any] = {}  # (crossing, run)
         self._sends: dict[tuple[int, int], list[tuple[int, Any]]] = {}  # (crossing, part of its slot)
         self._parts = {
             (number, ring): self._bytes(number, ring)
@@ -153,16 +154,18 @@ class GlooSlots:
         """The bytes of a slot, as a tensor."""
         return self.local.slot(number, ring, torch)
 
-    def begin(self, sequence: int) -> None:
-        """Before a run: make ready to receive, where all readers are done with what was there before."""
-        ring = sequence % self.local.rings
-        for number, source in self.coming.items():
-            self.local.free(number, sequence)
-            self._receives[number] = self.post.receive(self._parts[number, ring], source, number)
+    def begin(self, sequence: int, last: int) -> None:
+        """Before a run: make ready to receive for it and for those ahead, so that they travel while this one runs."""
+        for run in range(sequence, min(sequence + self._ahead, last) + 1):
+            for number, source in self.coming.items():
+                if (number, run) not in self._receives:
+                    self.local.free(number, run)
+                    part = self._parts[number, run % self.local.rings]
+                    self._receives[number, run] = self.post.receive(part, source, number)
 
     def wait(self, number: int, sequence: int) -> None:
         """Until a crossing of a run has arrived."""
-        work = self._receives.pop(number, None)
+        work = self._receives.pop((number, sequence), None)
         if work is None:
             self.local.wait(number, sequence)
         else:

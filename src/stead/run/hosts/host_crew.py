@@ -33,7 +33,7 @@ from stead.run.hosts.parcels import packed
 from stead.run.messages import Begin, Done
 from stead.run.timing import Surroundings
 
-PATIENCE_SECONDS = 6.0  # without a sign of life of a host
+PATIENCE_SECONDS = 7.0  # without a sign of life of a host: with what follows, a line is there within ten
 GREETING_SECONDS = 30.0  # for a login and the start of an interpreter
 START_SECONDS = 600.0
 _SETTLE_SECONDS = 1.0  # after the first sign of trouble, for its cause to show
@@ -109,6 +109,7 @@ class Agents:
             except queue.Empty:
                 continue
             message = payload if isinstance(payload, Ended) else understood(payload)
+            began = monotonic()  # nobody listened while it was understood: that may import packages for seconds
             if isinstance(message, Ended | Lost | Refused):
                 trouble.append((number, message))
                 until = min(until, monotonic() + _SETTLE_SECONDS)
