@@ -70,6 +70,9 @@ class _Check:
         names = {name for name, _ in (*self.whole.named_parameters(), *self.whole.named_buffers())}
         del self.whole
         model = _loader(job["work"]).load(job["model"], dtype=torch.float32)
+        if not hasattr(model, "_hf_hook"):  # all of it on one device: nobody but the user brings the inputs there
+            at = next(model.parameters()).device
+            given, prompt = ({key: value.to(at) for key, value in one.items()} for one in (given, prompt))
         seen = _Watch(torch, model)
         loading = list(self.devices.peak_bytes)
         self.devices.clear()
