@@ -57,7 +57,8 @@ class ByOperator:
         if stuck.size:
             named = operators_named(problem, stuck.tolist())
             raise BadInput(f"{named} can run nowhere else: {next(iter(banned.values()))}")
-        return seconds.argmin(axis=1)
+        found: NDArray[np.int64] = seconds.argmin(axis=1)
+        return found
 
 
 def ready(exporter: Exporter, plan: Plan, missing: str | None) -> None:
