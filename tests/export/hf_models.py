@@ -30,7 +30,7 @@ def made(name: str) -> Any:
         return t.MixtralForCausalLM(config)
     assert name == "llava"
     eye = t.CLIPVisionConfig(
-        hidden_size=48, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, image_size=32, patch_size=8
+        hidden_size=48, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, image_size=16, patch_size=8
     )
     text = t.LlamaConfig(**WIDTHS, num_hidden_layers=3)
     return t.LlavaForConditionalGeneration(

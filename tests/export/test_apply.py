@@ -118,6 +118,59 @@ def test_random_placements_give_the_same_results_and_send_what_the_simulator_say
     assert {one["worst"] for one in told.values()} == {0.0}
 
 
+def test_parts_that_are_written_in_place_are_what_they_are_on_one_device() -> None:
+    told = told_by(
+        """
+        from collections import Counter
+        from copy import deepcopy
+
+        class Parts(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one, self.two, self.three = (torch.nn.Linear(8, 8) for _ in range(3))
+                self.register_buffer("kept", torch.zeros(2, 6, 8))
+
+            def forward(self, x):
+                y = self.one(x)
+                old = y.relu()
+                y[:, :3] = self.two(x)[:, :3]
+                y[:, 3:] += self.three(x)[:, 3:]
+                y[..., ::2].mul_(2)
+                self.kept[:, 1:3] = y[:, 1:3]
+                self.kept[:, 3:].add_(1)
+                room = torch.zeros(2, 6, 16)
+                room[..., :8] = y + self.kept
+                room[..., 8:] = old
+                room[:, 0].add_(1)
+                x[:, 5] = 0
+                return room, y, x * 2
+
+        plain, drawn = Parts().eval(), torch.randn(2, 6, 8)
+        found = {"worst": 0.0, "beyond": [], "beside": set()}
+        problem = load(from_torch(deepcopy(plain), (drawn.clone(),)), "3x 3090").problem(Latency())
+        for seed in range(6):
+            random = np.random.default_rng(seed)
+            plan = plan_of(problem, random.integers(0, 3, problem.unit_count)[problem.units].tolist())
+            whole, module = deepcopy(plain), deepcopy(plain)
+            placed = plan.apply(module, (drawn.clone(),))
+            for _ in range(2):  # the buffer goes on
+                with torch.no_grad():
+                    pairs = zip(placed(drawn.clone()), whole(drawn.clone()), strict=True)
+                found["worst"] = max([found["worst"], *(float((a.cpu() - b).abs().max()) for a, b in pairs)])
+            sizes, transfers = problem.graph.tensor_bytes, plan.trace.transfers
+            told = Counter((int(sizes[t]), int(d)) for t, d in zip(transfers.tensor, transfers.target) if sizes[t])
+            real = Counter((one.size_bytes, one.target) for one in placed.sent)
+            found["beyond"] += sorted((real - told).elements())
+            found["beside"] |= {size for size, _ in told - real}
+        print(json.dumps({**found, "beside": sorted(found["beside"])}))
+        """
+    )
+    assert told["worst"] == 0.0
+    assert told["beyond"] == []  # the simulator knows of all that is sent
+    # Who writes into a part gets the whole, for what stays of it, and the simulator counts the part beside it.
+    assert set(told["beside"]) <= {64, 128, 192}
+
+
 def test_a_plan_runs_on_the_cpu_where_it_is_told_to() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval()
     x = torch.ones(3, 4)

@@ -2,8 +2,8 @@
 
 Its results go back to the device of its input, which is the main one. Every block on another device gets masks and
 tables of positions by copies of its own, block after block. A function of a graph is several operations of torch, each
-with a result of its own that takes room for a while. What is on the CPU "to be offloaded" runs on the main device, and
-its weights are copied there each time.
+with a result of its own that takes room for a while; and what a module was called with is kept until it returns. What
+is on the CPU "to be offloaded" runs on the main device, and its weights are copied there each time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TABLES = 3  # cosines, sines and positions, for models that turn their keys
 POSITIONS = 1  # for all others
 EXPERT_KINDS = ("Expert", "Experts")
 TEMPORARIES = 3  # results of single operations that live at a time within one operator of the graph
+ID_BYTES, MASK_BYTES = 8, 4  # of a token's number or position, and of an entry of a mask
 
 
 def charged(problem: Problem, target: str, *, main: int, streams: bool) -> Problem:
@@ -72,8 +73,45 @@ def _room(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         if kind in EXPERT_KINDS and shape:  # three products, of which two are inside; both halves are one tensor
             elements = graph.flops[v] / (3 * shape[-1])
             size = graph.tensor_bytes[graph.tensor_first[v]] / max(1, math.prod(shape))
-            widest[v] = max(widest[v], int(elements * size))
-    return TEMPORARIES * widest
+            widest[v] = max(widest[v], int(elements * size), int(_stacked(graph, v)) // TEMPORARIES)
+    return TEMPORARIES * widest + _arguments(graph)
+
+
+def _stacked(graph: Graph, v: int) -> int:
+    """Bytes of two of the three matrices of all experts: when they are loaded, those are there in parts and stacked."""
+    return 2 * int(graph.parameter_bytes[v]) // 3
+
+
+def _arguments(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Bytes that are kept while each operator runs because a module around it was called with them.
+
+    That is what was made outside of the module, is read inside of it alone, and is not needed any more.
+    """
+    readers: dict[int, list[int]] = {}
+    for t, v in zip(graph.tensor_of_read.tolist(), graph.readers.tolist(), strict=True):
+        readers.setdefault(t, []).append(v)
+    held = np.zeros(len(graph), dtype=np.int64)
+    paths = [path.split(".") for path in graph.modules]
+    for t, users in readers.items():
+        inside = _shared_path([paths[v] for v in users])
+        if not inside or _is_in(paths[int(graph.tensor_producer[t])], inside):
+            continue
+        for v in range(max(users) + 1, len(graph)):
+            if not _is_in(paths[v], inside):
+                break
+            held[v] += graph.tensor_bytes[t]
+    return held
+
+
+def _shared_path(paths: list[list[str]]) -> list[str]:
+    """The innermost module that holds all of some."""
+    shortest = min(paths, key=len)
+    depth = next((n for n, part in enumerate(shortest) if any(path[n] != part for path in paths)), len(shortest))
+    return shortest[:depth]
+
+
+def _is_in(path: list[str], module: list[str]) -> bool:
+    return path[: len(module)] == module
 
 
 def _copies(problem: Problem, main: int, *, away: list[bool]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -98,7 +136,9 @@ def _cluster(cluster: Cluster, graph: Graph, main: int, host: int | None, word: 
     streams = host is not None and host != main
     devices = []
     for d, device in enumerate(cluster):
-        room = 0 if device.is_host else _seen_states(graph) + (_largest_module(graph) if streams and d == main else 0)
+        room = 0
+        if not device.is_host:
+            room = _seen_states(graph) + _masks(graph) + (_largest_module(graph) if streams and d == main else 0)
         marks: dict[str, str | int] = dict(device.alias)
         if d == main:
             marks[MARK] = word
@@ -118,6 +158,13 @@ def _largest_module(graph: Graph) -> int:
     for key, size in zip(Modules(graph).keys, graph.parameter_bytes.tolist(), strict=True):
         sizes[key] = sizes.get(key, 0) + size
     return max(sizes.values(), default=0)
+
+
+def _masks(graph: Graph) -> int:
+    """Bytes of a mask, and of the numbers and the positions of tokens."""
+    shapes = (graph.tensor_shapes[graph.tensor_first[v]] for v, kind in enumerate(graph.kinds) if kind == "Embedding")
+    batch, tokens = next(((shape[0], shape[1]) for shape in shapes if len(shape) == 3), (0, 0))
+    return batch * tokens * (MASK_BYTES * tokens + 2 * ID_BYTES)
 
 
 def _seen_states(graph: Graph) -> int:

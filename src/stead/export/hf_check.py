@@ -37,24 +37,11 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     devices = virtual_devices(job["limits"])
     try:
         return _Check(job, devices).run()
-    except VirtualOutOfMemory as error:
-        return {"full": {"device": error.device, "text": str(error)}}
     except Exception as error:
-        full = _cause(error)
+        full = error if isinstance(error, VirtualOutOfMemory) else devices.refused  # which packages may hide
         if full is not None:
             return {"full": {"device": full.device, "text": str(full)}}
         return {"error": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
-
-
-def _cause(error: BaseException | None) -> VirtualOutOfMemory | None:
-    """The lack of memory behind an error of a package."""
-    seen = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, VirtualOutOfMemory):
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
 
 
 class _Check:
@@ -83,11 +70,15 @@ class _Check:
         names = {name for name, _ in (*self.whole.named_parameters(), *self.whole.named_buffers())}
         del self.whole
         model = _loader(job["work"]).load(job["model"], dtype=torch.float32)
+        if not hasattr(model, "_hf_hook"):  # all of it on one device: nobody but the user brings the inputs there
+            at = next(model.parameters()).device
+            given, prompt = ({key: value.to(at) for key, value in one.items()} for one in (given, prompt))
         seen = _Watch(torch, model)
+        loading = list(self.devices.peak_bytes)
         self.devices.clear()
         with torch.no_grad(), seen.mode():
             got = model(**given)
-        peaks = list(self.devices.peak_bytes)
+        peaks = [max(pair) for pair in zip(loading, self.devices.peak_bytes, strict=True)]
         seen.end()
         again = self._generated(model, prompt) if generates else None
         return {

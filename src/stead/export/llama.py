@@ -43,8 +43,8 @@ from stead.export.llama_rules import (
     layer_table,
     rpc_servers,
 )
-from stead.export.projecting import projected, refuse_moves, share_of_time
-from stead.export.stage_targets import IN_A_ROW, WHOLE, refuse_replicas
+from stead.export.projecting import projected, refuse_moves, refuse_replicas, share_of_time
+from stead.export.stage_targets import IN_A_ROW, WHOLE
 from stead.graph import Graph
 from stead.plan import Baseline, Plan
 from stead.printing.wording import shown_path

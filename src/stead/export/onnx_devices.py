@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from stead.errors import BadInput
 from stead.export.base import Answer, Bundle, Verdict, unseen
-from stead.export.by_operator import ByOperator, elsewhere, no_file
+from stead.export.by_operator import ByOperator, elsewhere, no_file, ready
 from stead.export.consumers import versions_of
 from stead.export.ort import inputs_of, not_onnx, segments_of, session_of
 from stead.plan import Plan
@@ -32,9 +31,7 @@ class OnnxDevices(ByOperator):
 
     def export(self, plan: Plan) -> Bundle:
         """The model with a device for every node."""
-        reason = self.unsupported(plan.problem) or no_file(self.model, ".onnx")
-        if reason is not None:
-            raise BadInput(f"{self.name} cannot take this plan: {reason}")
+        ready(self, plan, no_file(self.model, ".onnx"))
         model = self._configured(plan)
         load = f'import onnx\nmodel = onnx.load("{FILE}")\n[one.device for one in model.configuration]'
         content = model.SerializeToString(deterministic=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from stead.cluster import Cluster
 from stead.errors import BadInput
 from stead.export.base import Answer, Bundle, Verdict, did_not_run, unseen
-from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file
+from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file, ready
 from stead.export.check_process import told_by, write_files
 from stead.export.consumers import versions_of
 from stead.graph import Graph
@@ -23,6 +23,7 @@ from stead.run.openvino.ir import cut_ir, input_shapes, openvino, read_ir
 
 TOLERANCE = 1e-4
 PARAMETER = "Parameter"
+PLUGINS = ("cpu", "gpu", "npu")  # kinds of devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,18 @@ class OpenVino(ByOperator):
             return "its operators are not layers of OpenVINO; read the model from an .xml file"
         return None
 
+    def banned(self, cluster: Cluster) -> dict[int, str]:
+        """Devices of kinds that OpenVINO has no plugin for."""
+        return {
+            d: f"OpenVINO has no plugin for {device.name} of kind {device.kind}; the device file can name one: "
+            "alias = {openvino = ...}"
+            for d, device in enumerate(cluster)
+            if device.kind not in PLUGINS and not device.alias.get("openvino")
+        }
+
     def export(self, plan: Plan) -> Bundle:
         """The model, the device of each layer by name, and a program that compiles both."""
-        reason = self.unsupported(plan.problem) or no_file(self.model, ".xml")
-        if reason is not None:
-            raise BadInput(f"{self.name} cannot take this plan: {reason}")
+        ready(self, plan, no_file(self.model, ".xml"))
         check_same(plan.problem.graph, _graph_of(self.model), self.model)
         names = openvino_names(plan.problem.cluster)
         used = [names[d] for d in sorted(set(plan.placement.devices.tolist()))]

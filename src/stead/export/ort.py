@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stead.cluster import Cluster
-from stead.errors import BadInput, PlacementNotHonoured
+from stead.errors import PlacementNotHonoured
 from stead.export.base import Answer, Bundle, Verdict, unseen
-from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file
+from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file, ready
 from stead.export.consumers import versions_of
 from stead.plan import Plan
 from stead.problem import Latency, Placement, Problem
@@ -45,11 +45,18 @@ class Ort(ByOperator):
         """Why no plan of a problem can be exported."""
         return not_onnx(problem)
 
+    def banned(self, cluster: Cluster) -> dict[int, str]:
+        """Devices that no provider is known for."""
+        return {
+            d: f"ONNX Runtime has no provider that is known for {device.name} of kind {device.kind}; the device file "
+            'can name one: alias = {ort = "...ExecutionProvider"}'
+            for d, device in enumerate(cluster)
+            if provider_of(cluster, d) is None
+        }
+
     def export(self, plan: Plan) -> Bundle:
         """Sub-models, what passes between them, a program that runs the chain, and the annotated whole."""
-        reason = self.unsupported(plan.problem) or no_file(self.model, ".onnx")
-        if reason is not None:
-            raise BadInput(f"{self.name} cannot take this plan: {reason}")
+        ready(self, plan, no_file(self.model, ".onnx"))
         file, model, segments = segments_of(plan, self.model)
         cluster = plan.problem.cluster
         files: dict[str, str | bytes] = {}
@@ -144,11 +151,11 @@ def segments_of(plan: Plan, model: str) -> tuple[OnnxFile, Any, tuple[Segment, .
     return file, whole, cut_onnx(whole, plan.problem.graph).segments(plan.placement.devices, order)
 
 
-def provider_of(cluster: Cluster, d: int) -> str:
+def provider_of(cluster: Cluster, d: int) -> str | None:
     """The provider that serves a device: the alias of the device file, or the usual one of its kind."""
     device = cluster.devices[d]
     given = str(device.alias.get("ort", ""))
-    return given if given.endswith("ExecutionProvider") else PROVIDERS.get(device.kind, PROVIDERS["cpu"])
+    return given if given.endswith("ExecutionProvider") else PROVIDERS.get(device.kind)
 
 
 def provider_options(cluster: Cluster, d: int) -> dict[str, str]:

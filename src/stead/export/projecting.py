@@ -51,8 +51,10 @@ def projected(
     """The projection of a plan onto the devices of `row`, simulated again in the charged `problem`.
 
     Operators that move are told by `group` (of each: a layer, a module), source, target and `why`; `name` says in words
-    what the operators of one such move are. Orders are left behind: no runtime takes them, what is ready runs.
+    what the operators of one such move are. Orders are left behind: no runtime takes them, what is ready runs. Devices
+    that share a stage are refused: they would be left behind, too.
     """
+    refuse_replicas(plan)
     names = problem.cluster.names
     before = plan.placement.devices
     moved: dict[tuple[str, int, int, str], list[int]] = {}
@@ -65,6 +67,15 @@ def projected(
     placement = Placement(problem, row)
     after = simulate(problem, placement).objective_seconds
     return Projection(placement, moves, plan.solution.objective_seconds, after)
+
+
+def refuse_replicas(plan: Plan) -> None:
+    """BadInput where devices share a stage: no target knows that."""
+    if plan.placement.replicas:
+        group = plan.placement.replicas[0]
+        names = " and ".join(plan.problem.cluster.names[d] for d in group)
+        shared = operators_named(plan.problem, np.flatnonzero(np.isin(plan.placement.devices, group)).tolist())
+        raise BadInput(f"{names} share a stage of this plan, {shared}, which this target cannot express")
 
 
 def share_of_time(

@@ -19,7 +19,7 @@ from stead.errors import BadInput
 from stead.export.base import Granularity, Projection
 from stead.export.cuts import Items, Stretches, stretches_of
 from stead.export.layer_stack import BEFORE, LayerStack, stack_of, why_no_stack
-from stead.export.projecting import projected, refuse_moves, share_of_time
+from stead.export.projecting import projected, refuse_moves, refuse_replicas, share_of_time
 from stead.graph import Graph
 from stead.plan import Plan
 from stead.problem import Constraints, Problem
@@ -124,13 +124,6 @@ def project_stages(plan: Plan, ends: Ends, *, banned: Mapping[int, str] = Mappin
         name=lambda members: stack.called(sorted({int(positions[v]) for v in members})),
         why=why,
     )  # fmt: skip
-
-
-def refuse_replicas(plan: Plan) -> None:
-    """BadInput where devices share a stage: no loader of layers knows that."""
-    if plan.placement.replicas:
-        shared = [plan.problem.cluster.names[d] for d in plan.placement.replicas[0]]
-        raise BadInput(f"{', '.join(shared)} share a stage of this plan, which this target cannot express")
 
 
 def stages_of(plan: Plan, ends: Ends) -> tuple[LayerStack, list[Stage]]:

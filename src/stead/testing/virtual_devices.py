@@ -78,6 +78,7 @@ class VirtualDevices:
     log: list[Ran] = field(default_factory=list)
     crossings: list[Crossed] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)  # [device]
+    refused: VirtualOutOfMemory | None = None  # the last lack of memory, also where a package hides the error
     _held: dict[int, _Held] = field(default_factory=dict)
     _live: list[int] = field(default_factory=list)
     _inside: list[str] = field(default_factory=lambda: [""])
@@ -99,6 +100,7 @@ class VirtualDevices:
         """Forget what ran and what crossed; peaks begin with what is alive."""
         self.log.clear()
         self.crossings.clear()
+        self.refused = None
         self.peak_bytes[:] = self._live
 
     @contextmanager
@@ -153,7 +155,9 @@ class VirtualDevices:
                     needed = self._live[device] + size
                     if needed > limit:
                         described = (f"{what} {list(inner.shape)}, which is asked for", size)
-                        raise VirtualOutOfMemory(device, needed, limit, [described, *self.alive(device)])
+                        told = device, needed, limit, [described, *self.alive(device)]
+                        self.refused = VirtualOutOfMemory(*told)  # what is raised keeps tensors alive by its traceback
+                        raise VirtualOutOfMemory(*told)
                 held = self._held[key] = _Held(device, size, f"{what} {list(inner.shape)}")
                 self._live[device] += size
                 self.peak_bytes[device] = max(self.peak_bytes[device], self._live[device])
