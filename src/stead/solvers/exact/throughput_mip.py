@@ -37,7 +37,7 @@ CLOSING_EFFORT = (
     20.0  # deterministic seconds for CP-SAT to prove in whole numbers what HiGHS has within tolerances
 )
 OPENING_EFFORT = 1.5  # the same before HiGHS begins: what is a question of counting CP-SAT settles at once
-OPENING_SIZE = 1500  # supernodes times devices beyond which that takes longer
+OPENING_SIZE = 1300  # supernodes times devices beyond which that takes longer
 LOOK_BACK = 24  # supernodes whose device must follow one with the device before it
 
 
