@@ -129,7 +129,7 @@ def test_evaluations_alone_leave_the_clock_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--suite", "smok"], "no suite 'smok'; did you mean 'smoke'?; there are smoke, small, full"),
+        (["--suite", "smok"], "no suite 'smok'; did you mean 'smoke'?; there are smoke, small, peers, full"),
         (["--solvers", "clim"], "no solver 'clim'; did you mean 'climb'?"),
         (["--solvers", "auto pol=20"], "solver 'auto' has no option 'pol'; did you mean 'pool'?"),
         (["--solvers", "auto pool"], "a solver is its name and OPTION=VALUE, got 'auto pool'"),

@@ -96,8 +96,9 @@ SERIES = tuple(
 
 
 LOADS = tuple(
-    Candidate("throughput-mip", (("anneal_moves", 100), ("engine", engine)))
+    Candidate("throughput-mip", (("anneal_moves", 100), ("engine", engine), ("links", links)))
     for engine in ("best", "cp-sat", "highs")
+    for links in ("each", "quickest")
 )
 
 

@@ -51,6 +51,25 @@ def test_a_block_that_is_too_large_is_cut_where_least_is_lost() -> None:
     assert sum(len(block.operators) for block in found) < len(problem.graph)
 
 
+def test_a_thinned_block_keeps_the_time_of_what_is_left_out() -> None:
+    problem = two_towers()
+    path = heaviest_path(problem, least_seconds(problem))
+    (block,) = blocks(problem, path, 8, thinned=True)
+    names = problem.graph.operator_names
+    assert [names[v] for v in block.operators] == ["l1", "r1", "head"]
+    assert [names[v] for v in block.between] == ["l2", "r2"]
+    table = Tables(problem).of(block)
+    took = dict(zip(map(tuple, table.devices.tolist()), table.ticks[-1].tolist(), strict=True))
+    # l1, 2 s of l2, head; from one device to the other something on the way is sent: 2.5 s more
+    assert took[0, 0, 0] == 5e12
+    assert took[1, 0, 0] == took[0, 1, 0] == 7.5e12
+
+
+def test_thinning_bounds_what_cutting_loses() -> None:
+    problem = two_towers()
+    assert Series(max_configurations=8).solve(problem, Budget()).bound_seconds >= 5.0
+
+
 def test_a_block_takes_its_longest_path_or_what_one_device_must_do() -> None:
     # Behind a on d0: b (2 s) and c (3 s) on d0, then d (1 s): the path takes 4 s, d0 has 6 s of work.
     problem = diamond()

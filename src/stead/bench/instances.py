@@ -1,4 +1,4 @@
-"""What a benchmark places where: models, devices and objectives, in three sizes of suite."""
+"""What a benchmark places where: models, devices and objectives, in three sizes of suite and one beside others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from stead.bench.others import is_doppler, is_piper, problem_of_others
+from stead.bench.peers import PEERS
 from stead.errors import BadInput, did_you_mean
 from stead.placing.loading import load
 from stead.problem import OBJECTIVES, Problem
@@ -32,13 +34,16 @@ class Instance:
         """Short and unlike every other of a suite."""
         model = self.model.removeprefix("zoo:")
         if not self.devices:
-            model = "/".join(Path(model).parts[-2:]).removesuffix(".json")
+            model = "/".join(Path(model).parts[-2:]).removesuffix(".json").removesuffix(".txt")
         return " ".join(
             part for part in (self.objective, model, self.devices and f"@ {self.devices}") if part
         )
 
     def problem(self) -> Problem:
         """The question, read and costed."""
+        of_others = None if self.devices else problem_of_others(Path(self.model))
+        if of_others is not None:
+            return of_others
         return load(self.model, self.devices or None).problem(OBJECTIVES[self.objective])
 
 
@@ -71,7 +76,7 @@ class Suite:
         return replace(self, instances=tuple(chosen))
 
     def with_inputs(self, folder: Path) -> Suite:
-        """With the published inputs of Tarnawski et al. 2020 that lie in a folder."""
+        """With the graphs of others that lie in a folder (see `stead.bench.others`)."""
         return replace(self, instances=(*self.instances, *published_inputs(folder)))
 
 
@@ -80,15 +85,23 @@ def _matches(instance: Instance, pattern: str) -> bool:
 
 
 def published_inputs(folder: Path) -> tuple[Instance, ...]:
-    """The files below `latency-inputs` and `throughput-inputs`, each under the objective it was published for."""
-    found = [
+    """The graphs of others below a folder, each under the objective it was published for."""
+    tarnawski = [
         Instance(str(path), "", objective)
         for kind, objective in (("latency-inputs", "offload"), ("throughput-inputs", "throughput"))
         for path in sorted(folder.glob(f"{kind}/**/*.json"))
     ]
+    known = {one.model for one in tarnawski}
+    files = sorted(path for path in folder.glob("**/*") if path.is_file() and str(path) not in known)
+    piper = [Instance(str(path), "", "throughput") for path in files if path.suffix == ".json" and is_piper(path)]
+    doppler = [Instance(str(path), "", "latency") for path in files if path.suffix == ".txt" and is_doppler(path)]
+    found = (*tarnawski, *piper, *doppler)
     if not found:
-        raise BadInput(f"{folder} has no latency-inputs or throughput-inputs with .json files below")
-    return tuple(found)
+        raise BadInput(
+            f"{folder} has no latency-inputs or throughput-inputs with .json files below, and no graphs of Piper "
+            "(.json) or DOPPLER (.txt)"
+        )
+    return found
 
 
 _SMALLER = {  # so that large graphs fit into the memory of four devices
@@ -126,6 +139,11 @@ _SMALL = (
     *_grid(["zoo:inception-v3", "zoo:bert-base", "zoo:gnmt-2"], (HOSTED,), "offload"),
     *_grid(["zoo:bert-base", "zoo:vit-base"], (PAIR,), "sequential"),
 )
+_PEERS = (
+    *_grid(["zoo:inception-v3", "zoo:nasnet-mobile", "zoo:bert-base"], (PAIR,), "latency"),
+    *_grid(["zoo:gnmt-2", "zoo:rnnlm-2?phase=train"], (PCIE,), "latency"),
+    *_grid(["zoo:bert-large", "zoo:inception-v3?phase=train"], (PCIE,), "throughput"),
+)
 _FULL = (
     *_SMALL,
     *_grid([_synthetic(family, 10_000) for family in _FAMILIES], (MIXED,), "latency"),
@@ -144,6 +162,7 @@ _SOLVERS = (
 SUITES: dict[str, Suite] = {
     "smoke": Suite("smoke", _SMOKE, ("auto", "climb", "split", "single", "balanced"), 1, (1.0,)),
     "small": Suite("small", _SMALL, _SOLVERS, 3, (1.0,)),
+    "peers": Suite("peers", _PEERS, ("auto", "heft", "peft", "metis", "mtkahypar", *PEERS), 3, (10.0,)),
     "full": Suite("full", _FULL, _SOLVERS, 3, (1.0, 10.0, 60.0)),
 }
 
@@ -158,6 +177,10 @@ def solver_with_options(text: str) -> Solver:
     for option in options:
         if "=" not in option:
             raise BadInput(f"a solver is its name and OPTION=VALUE, got {text!r}")
+    if name in PEERS:
+        if options:
+            raise BadInput(f"{name} is here for comparison and takes no options, got {text!r}")
+        return PEERS[name]()
     return solver(name, **dict(option.split("=", 1) for option in options))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from stead.bench.child import BOUND
 from stead.bench.instances import Instance, Suite, solver_with_options
+from stead.bench.peers import PEERS
 from stead.errors import BadInput
 from stead.files import appending, read_text, write_text
 from stead.solvers.registry import current_name, solver_names
@@ -62,7 +63,7 @@ def jobs_of(
     evaluations: int | None = None,
 ) -> list[Job]:
     """All runs of a suite: the bound of every instance, then solvers x budgets x seeds."""
-    names = _known_solvers(solvers) if solvers else [name for name in suite.solvers if name in solver_names()]
+    names = _known_solvers(solvers) if solvers else _installed(suite)
     count = suite.seeds if seeds is None else seeds
     if count < 1:
         raise BadInput(f"--seeds needs at least 1, got {count}")
@@ -84,6 +85,12 @@ def _job(instance: Instance, name: str, seed: int, seconds: float | None, evalua
     return Job(
         instance.model, instance.devices, instance.objective, instance.name, name, seed, seconds, evaluations
     )
+
+
+def _installed(suite: Suite) -> list[str]:
+    """The solvers of a suite that there are."""
+    there = {*solver_names(), *PEERS}
+    return [name for name in suite.solvers if name in there]
 
 
 def _known_solvers(names: Sequence[str]) -> list[str]:

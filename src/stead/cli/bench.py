@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 def bench(
     suite: Annotated[
-        str, typer.Option(help="smoke (a minute), small (tens of minutes) or full (hours).")
+        str, typer.Option(help="smoke (a minute), small (tens of minutes), peers (an hour) or full (hours).")
     ] = "smoke",
     solvers: Annotated[
         str | None,
@@ -45,7 +45,7 @@ def bench(
     ] = None,
     inputs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also its latency-inputs and throughput-inputs."),
+        typer.Option(metavar="DIR", help="Also graphs of others below it (docs/howto/bench.md)."),
     ] = None,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="One line of JSON per finished run.")

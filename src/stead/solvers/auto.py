@@ -155,7 +155,7 @@ class Auto:
                 no_orders, run=_Run.order_transfers, not_now=_Run.has_gained, each_round=True),
             Row("annealing", "moves and swaps of units", f"{self.moves} moves, doubled each round", not_full,
                 run=_Run.anneal, each_round=True),
-            Row("early program", "throughput-mip", f"in the first round, {tuning.program_share:.0%} of what is left",
+            Row("early program", "throughput-mip", f"first round, up to {tuning.program_share:.0%} of what is left",
                 no_program, run=_Run.prove_early, not_now=_Run.may_not_prove_early, each_round=True),
             _asks("proofs", late_provers(problem, tuning), not_full or no_exact, "after the first round",
                   not_now=_Run.is_later, each_round=True),
@@ -303,6 +303,8 @@ class _Run:
         """Whether the first round is over, or no clock gives out shares."""
         if self.search.counts or self.search.budget.seconds is None:
             return "no clock to give it a share"
+        if program_size(self.search.problem) > self._tuning.early_program:
+            return f"units times devices are more than {self._tuning.early_program}"
         return "in the first round only" if self._part else self.may_not_prove()
 
     def bound(self, row: Row) -> None:
@@ -384,9 +386,10 @@ class _Run:
 
     def prove_early(self, row: Row) -> None:
         """Try to prove what a first round of annealing has found."""
-        before = self.search.elapsed_seconds
-        with limited_share(self.search, self._tuning.program_share):
-            ThroughputMip(contiguity="any").improve(self.search)
+        before, tuning = self.search.elapsed_seconds, self._tuning
+        small = 2 * program_size(self.search.problem) <= tuning.early_program
+        with limited_share(self.search, tuning.program_share if small else tuning.middling_share):
+            ThroughputMip(contiguity="any", links="quickest").improve(self.search)
         self._began += self.search.elapsed_seconds - before  # what the round took without it
 
     def climb(self, row: Row) -> None:

@@ -38,7 +38,8 @@ PRODUCTS = 50  # labels times configurations at a time, by the most labels
 class Series:
     """Chains of blocks: a bound over all placements and orders, and often the optimum itself.
 
-    Blocks of more than `max_configurations` are taken apart, which loses some of the bound. It ends with more than
+    Blocks of more than `max_configurations` are taken apart, which loses some of the bound; then they are kept whole
+    without the units that do least, which loses other parts of it. It ends with more than
     `max_labels` at a time. The placements of the `tries` best labels of a round are simulated.
     """
 
@@ -77,9 +78,14 @@ class Series:
     def _run(self, search: Search) -> None:
         problem = search.problem
         path = heaviest_path(problem, least_seconds(problem))
-        chain = blocks(problem, path, self.max_configurations)
-        tables = Tables(problem)
-        each = []
+        tables, cut = Tables(problem), blocks(problem, path, self.max_configurations)
+        self._run_chain(search, tables, cut)
+        thinned = blocks(problem, path, self.max_configurations, thinned=True)
+        if not search.done and thinned != cut:
+            self._run_chain(search, tables, thinned)
+
+    def _run_chain(self, search: Search, tables: Tables, chain: list[Block]) -> None:
+        problem, each = search.problem, []
         for block in chain:
             if search.done:
                 return

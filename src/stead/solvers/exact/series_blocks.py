@@ -36,12 +36,16 @@ class Block:
     head: int  # operator that it follows; -1: none
     operators: tuple[int, ...]
     end: int  # operator that the next block follows; -1: there is none
+    between: tuple[int, ...] = ()  # operators left out whose time on the way between others still counts
 
 
-def blocks(problem: Problem, path: NDArray[np.int32], most: int) -> list[Block]:
-    """The stretches of a path, cut wherever that loses nothing, and elsewhere down to `most` configurations."""
+def blocks(problem: Problem, path: NDArray[np.int32], most: int, *, thinned: bool = False) -> list[Block]:
+    """The stretches of a path, cut wherever that loses nothing, and elsewhere down to `most` configurations.
+
+    Where blocks are `thinned`, a stretch that has more is not cut: the units that do least are left out.
+    """
     after, before = _places(problem.graph, path)
-    cutting = _Cutting(problem, path, after, before, most)
+    cutting = _Cutting(problem, path, after, before, most, thinned)
     made = (cutting.block(h, e) for h, e in pairwise(cutting.cuts()))
     return [block for block in made if block.operators]
 
@@ -67,6 +71,7 @@ class _Cutting:
     after: NDArray[np.int64]  # [operator]
     before: NDArray[np.int64]  # [operator]
     most: int
+    thinned: bool
 
     def cuts(self) -> list[int]:
         """Places where stretches begin and end."""
@@ -82,7 +87,7 @@ class _Cutting:
             np.add.at(straddling, self.before[inside] - h, -1)
             lost = np.cumsum(straddling)[1:-1] - 1  # the operator of the path itself is not lost
             fewest = int(lost.min())
-            if fewest and self._fits(inside):
+            if fewest and (self.thinned or self._fits(inside)):
                 continue
             places = h + 1 + np.flatnonzero(lost == fewest)
             if fewest:
@@ -98,10 +103,28 @@ class _Cutting:
         if e < last:
             inside[self.path[e]] = True
         operators = np.flatnonzero(inside)
-        if not self._fits(operators):
-            operators = operators[np.isin(operators, self.path)]
         head, end = (int(self.path[i]) if 0 <= i < last else -1 for i in (h, e))
-        return Block(head, tuple(operators.tolist()), end)
+        kept = operators
+        if not self._fits(operators):
+            on_path = operators[np.isin(operators, self.path)]
+            kept = self._busiest(operators, end) if self.thinned else on_path
+        between = np.setdiff1d(operators, kept) if self.thinned else ()
+        return Block(head, tuple(kept.tolist()), end, tuple(np.asarray(between, dtype=int).tolist()))
+
+    def _busiest(self, operators: NDArray[np.int64], end: int) -> NDArray[np.int64]:
+        """Operators of the units that do most, the one at the end included, as many as there are configurations for."""
+        problem = self.problem
+        least = np.where(problem.allowed, problem.costs.seconds, np.inf).min(axis=1)[operators]
+        units, unit_of = np.unique(problem.units[operators], return_inverse=True)
+        work = np.bincount(unit_of, weights=least)
+        if end >= 0:
+            work[unit_of[operators == end]] = np.inf
+        ranked = np.argsort(-work, kind="stable")
+        choices = np.log(problem.unit_allowed[units[ranked]].sum(axis=1)).cumsum()
+        chosen = ranked[choices <= np.log(self.most) + 1e-9]
+        if end >= 0 and not len(chosen):
+            chosen = ranked[:1]
+        return operators[np.isin(unit_of, chosen)]
 
     def _fits(self, operators: NDArray[np.int64]) -> bool:
         units = np.unique(self.problem.units[operators])
@@ -123,6 +146,15 @@ class Table:
     end: NDArray[np.int64]  # [configuration]; device of the end, or NOWHERE
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """That an operator waits for another one of its block."""
+
+    place: int  # of the other one in the block; -1: the head of the block
+    ticks: NDArray[np.int64]  # [device, device]; of sending
+    extra: int  # ticks of what lies between them
+
+
 class Tables:
     """Tables of blocks of one problem; blocks that are alike share one."""
 
@@ -136,6 +168,10 @@ class Tables:
             if a != b:
                 reachable = np.isfinite(problem.routes.latency_seconds[a, b])
                 self.sent[:, a, b] = link_ticks(problem, a, b) if reachable else NEVER
+        apart = ~np.eye(devices, dtype=bool)
+        self.quickest = self.sent[:, apart].min(axis=1, initial=NEVER) if devices > 1 else self.sent[:, 0, 0]
+        self.least = np.where(problem.allowed, self.ticks, NEVER).min(axis=1, initial=NEVER)  # [operator]
+        self.apart = apart.astype(np.int64)
         self.running = self._running_bytes()  # [operator, device]
         self.known: dict[object, Table] = {}
 
@@ -150,7 +186,7 @@ class Tables:
 
     def of(self, block: Block) -> Table:
         """The table of a block."""
-        reads = [self._reads(v, block) for v in block.operators]
+        reads = self._reads(block)
         units = self.problem.units[list(block.operators)]
         number = {unit: n for n, unit in enumerate(dict.fromkeys(units.tolist()))}
         head_unit = number.get(int(self.problem.units[block.head]), -1) if block.head >= 0 else -1
@@ -159,7 +195,7 @@ class Tables:
             self.weights[list(block.operators)].tobytes(),
             self.running[list(block.operators)].tobytes(),
             self.problem.allowed[list(block.operators)].tobytes(),
-            tuple((place, self.sent[t].tobytes()) for own in reads for place, t in own),
+            tuple((read.place, read.extra, read.ticks.tobytes()) for own in reads for read in own),
             tuple(len(own) for own in reads),
             tuple(number[unit] for unit in units.tolist()),
             (head_unit, block.head < 0, block.end < 0),
@@ -168,15 +204,35 @@ class Tables:
             self.known[key] = self._made(block, reads, [number[unit] for unit in units.tolist()], head_unit)
         return self.known[key]
 
-    def _reads(self, v: int, block: Block) -> list[tuple[int, int]]:
-        """(place of the producer in the block, tensor) of what an operator reads; -1 for the head of the block."""
+    def _reads(self, block: Block) -> list[list[_Read]]:  # [operator of the block]
+        """What every operator of a block waits for: tensors of others, and others by way of what was left out.
+
+        One way from an operator to another is enough, the one with most work on it: that work takes its least time, and
+        where the two are on different devices something on the way is sent over the quickest link at least.
+        """
         graph = self.problem.graph
         place = {u: n for n, u in enumerate(block.operators)} | ({block.head: -1} if block.head >= 0 else {})
-        tensors = graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]].tolist()
-        return [(place[p], t) for t in tensors if (p := int(graph.tensor_producer[t])) in place]
+        ways: dict[int, dict[int, tuple[int, int]]] = {}  # operator left out: {place: (work, sending)}
+        found: dict[int, list[_Read]] = {}
+        for v in sorted((*block.operators, *block.between)):
+            left_out, own = v not in place, found.setdefault(v, [])
+            longest: dict[int, tuple[int, int]] = {}
+            for t in graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]].tolist():
+                p, quickest = int(graph.tensor_producer[t]), int(self.quickest[t])
+                if p in place and not left_out:
+                    own.append(_Read(place[p], self.sent[t], 0))
+                before = {place[p]: (0, NEVER)} if p in place and left_out else ways.get(p, {})
+                for q, (work, sending) in before.items():
+                    way = work, min(sending, quickest)
+                    longest[q] = max(longest.get(q, way), way)
+            if left_out:
+                ways[v] = {q: (work + int(self.least[v]), sending) for q, (work, sending) in longest.items()}
+            else:
+                own += [_Read(q, self.apart * sending, work) for q, (work, sending) in longest.items()]
+        return [found[v] for v in block.operators]
 
     def _made(
-        self, block: Block, reads: list[list[tuple[int, int]]], unit_of: list[int], head_unit: int
+        self, block: Block, reads: list[list[_Read]], unit_of: list[int], head_unit: int
     ) -> Table:
         count = len(self.problem.cluster)
         firsts = [unit_of.index(n) for n in range(max(unit_of) + 1)]
@@ -201,23 +257,25 @@ class Tables:
         return Table(devices, ticks, weights, running, end)
 
     def _least_ticks(
-        self, devices: NDArray[np.uint8], took: NDArray[np.int64], reads: list[list[tuple[int, int]]], head: int
+        self, devices: NDArray[np.uint8], took: NDArray[np.int64], reads: list[list[_Read]], head: int
     ) -> NDArray[np.int64]:  # [configuration]
         """The longest path through a block, or what a device has to do and what must come before and after that."""
         ready = np.zeros(took.shape, dtype=np.int64)  # when each operator can start at best
         for n, own in enumerate(reads):
-            for place, t in own:
-                if place >= 0:
-                    arrives = ready[:, place] + took[:, place] + self.sent[t][devices[:, place], devices[:, n]]
+            for read in own:
+                if read.place >= 0:
+                    sent = read.ticks[devices[:, read.place], devices[:, n]]
+                    arrives = ready[:, read.place] + took[:, read.place] + read.extra + sent
                 else:
-                    arrives = self.sent[t][head, devices[:, n]]
+                    arrives = read.extra + read.ticks[head, devices[:, n]]
                 ready[:, n] = np.maximum(ready[:, n], arrives)
         left = took.copy()  # from the start of each operator to the end of the block, at best
         for n in range(len(reads) - 1, -1, -1):
-            for place, t in reads[n]:
-                if place >= 0:
-                    behind = took[:, place] + self.sent[t][devices[:, place], devices[:, n]] + left[:, n]
-                    left[:, place] = np.maximum(left[:, place], behind)
+            for read in reads[n]:
+                if read.place >= 0:
+                    sent = read.ticks[devices[:, read.place], devices[:, n]]
+                    behind = took[:, read.place] + read.extra + sent + left[:, n]
+                    left[:, read.place] = np.maximum(left[:, read.place], behind)
         least: NDArray[np.int64] = (ready + left).max(axis=1)
         for d in range(len(self.problem.cluster)):
             here = devices == d

@@ -13,7 +13,7 @@ Tarnawski et al. 2020, section 5); for pipelines take `prefix-mip`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -32,10 +32,12 @@ from stead.solvers.solution import Budget, Solution
 
 Contiguity = Literal["device", "any"]
 Engines = Literal["best", "cp-sat", "highs"]
+Links = Literal["each", "quickest"]
 CLOSING_EFFORT = (
     20.0  # deterministic seconds for CP-SAT to prove in whole numbers what HiGHS has within tolerances
 )
 OPENING_EFFORT = 1.5  # the same before HiGHS begins: what is a question of counting CP-SAT settles at once
+OPENING_SIZE = 1300  # supernodes times devices beyond which that takes longer
 LOOK_BACK = 24  # supernodes whose device must follow one with the device before it
 
 
@@ -46,13 +48,16 @@ class ThroughputMip:
     `device` asks that no path leaves a device and comes back to it; `any` asks nothing, and is the larger question:
     small problems are proved, of larger ones the gap is told. Equal devices are kept from changing places. The `best`
     engine is CP-SAT for `device`; for `any` it is CP-SAT for a moment, then HiGHS, whose relaxation is tighter there,
-    and CP-SAT again for the last millionth that floating point leaves open. Engines run on one thread with a fixed
+    and CP-SAT again for the last millionth that floating point leaves open. Where three devices or more have direct
+    links, `quickest` has every tensor go once over the quickest of them: a much smaller program, whose bound holds all
+    the same; what it places may be dearer than it thinks. Engines run on one thread with a fixed
     seed: where they finish, the same seed gives the same answer.
     """
 
     contiguity: Contiguity = "any"
     engine: Engines = "best"
     merge: Merge = "lossless"
+    links: Links = "each"
     anneal_moves: int = 4_000_000  # for the start without contiguity
     max_literals: int = 3_000_000
     workers: int = 1
@@ -61,6 +66,7 @@ class ThroughputMip:
         checked("contiguity", self.contiguity, get_args(Contiguity))
         checked("engine", self.engine, get_args(Engines))
         checked("merge", self.merge, get_args(Merge))
+        checked("links", self.links, get_args(Links))
 
     @property
     def name(self) -> str:
@@ -91,10 +97,14 @@ class ThroughputMip:
             self._solve(search, reduce(search.problem, notion=self.contiguity, merge=self.merge))
 
     def _solve(self, search: Search, reduced: Reduced) -> None:
-        for settings in self._settings(search.seed):
-            solve_with(reduced, search, settings, _model)
+        for settings in self._settings(search.seed, reduced):
+            solve_with(reduced, search, settings, self._model)
 
-    def _settings(self, seed: int) -> list[Settings]:
+    def _model(self, reduced: Reduced, given: Given) -> Model:
+        """The program; with `quickest` links as if they were all there is."""
+        return _model(replace(reduced, exact=True) if self.links == "quickest" else reduced, given)
+
+    def _settings(self, seed: int, reduced: Reduced) -> list[Settings]:
         """The engines in the order in which they try."""
         if self.engine != "best":
             return [Settings(self.engine, seed, self.workers)]
@@ -103,7 +113,8 @@ class ThroughputMip:
         opening, closing = (
             Settings("cp-sat", seed, self.workers, effort=effort) for effort in (OPENING_EFFORT, CLOSING_EFFORT)
         )
-        return [opening, Settings("highs", seed, self.workers), closing]
+        small = reduced.count * len(reduced.problem.cluster) <= OPENING_SIZE
+        return [*([opening] if small else []), Settings("highs", seed, self.workers), closing]
 
     def _literals(self, reduced: Reduced) -> int:
         devices, tensors = len(reduced.problem.cluster), len(reduced.tensor_source)

@@ -11,6 +11,7 @@ Notation
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,7 @@ FINEST_STEP = 1e-7  # of the upper bound, where ticks must be rounded
 AT_MOST = 1 + 1e-9  # times a known value: greater bounds are not believed
 POLL_SECONDS = 0.05
 STOP_SECONDS = 0.5  # an engine that was told to stop and has not after this time is left to end by itself
+LAST_SECONDS = 10.0  # the same at the end of the process
 COUNTED_EFFORT = 120.0  # of an engine where the budget counts evaluations and nothing else limits its work
 
 
@@ -351,10 +353,21 @@ def _hear_all(
         listener.hear(message)
 
 
-def _stopped(backend: Backend, thread: threading.Thread) -> None:
+_LEFT: list[tuple[Backend, threading.Thread]] = []  # engines that were told to stop and have not
+
+
+def _stopped(backend: Backend, thread: threading.Thread, seconds: float = STOP_SECONDS) -> None:
     """Tell the engine to stop until it has; HiGHS does not listen while it solves a relaxation."""
-    for _ in range(math.ceil(STOP_SECONDS / POLL_SECONDS)):
+    for _ in range(math.ceil(seconds / POLL_SECONDS)):
         if not thread.is_alive():
             return
         backend.stop()
         thread.join(POLL_SECONDS)
+    _LEFT.append((backend, thread))
+
+
+@atexit.register
+def _end_engines() -> None:
+    """Wait for engines at the end of the process: one that still runs while the interpreter is taken down aborts it."""
+    for backend, thread in _LEFT[:]:
+        _stopped(backend, thread, LAST_SECONDS)
