@@ -640,7 +640,7 @@ def test_forbidden_devices_are_never_chosen() -> None:
 
 def test_known_starts_are_the_single_device_and_constructions() -> None:
     problem = inception()
-    rows = known_rows(learner(problem).tasks[0])
+    rows = known_rows(learner(problem).tasks[0]).rows
     assert set(rows[0]) == {0}
     for row, name in zip(rows[1:], ("chunks", "heft"), strict=True):  # every operator is a group of its own here
         assert np.array_equal(row, solver(name).solve(problem, Budget(), 0).placement.devices)
