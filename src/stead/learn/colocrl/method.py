@@ -36,8 +36,8 @@ run time over that of one device: 0.523 (greedy 0.562) with weight 1, greedy 1.0
 Deviations from the paper, both presets: the simulator stands for measured steps; shapes are log1p and standardised, and
 adjacency is by bytes and in rows of fixed length, since raw indices are no usable inputs; there is a residual around
 the encoder (mem = input + LSTM of it), so that what a group is does not drown in what is around it; the decoder is told
-which group it places (mem_t), plain attention would have to learn to count; hidden width 128, so that minutes on 2 cores
-suffice; controllers (workers.py) keep in step instead of being asynchronous; at most 256 groups, joined along the
+which group it places (mem_t), plain attention would have to learn to count; hidden width 128, so that minutes on 2
+cores suffice; controllers (workers.py) keep in step instead of being asynchronous; at most 256 groups, joined along the
 steps of one layer. The number of devices is part of the network (one embedding each): a policy is for clusters of that
 size.
 """

@@ -40,8 +40,8 @@ network are: operators, or units, which cost a tenth (RNNLM-2: 0.04 s per update
 Deviations from the paper, both presets: its layer counts and constants are not known to us, these are our own; the
 simulator stands for measured steps; the gates of superposition read mean and maximum of the graph embedding and five
 numbers about graph and cluster, also in `faithful`; the faithful baseline is a slow moving average instead of the mean
-of all trials. Corrected: no expected-memory term in the loss, since placements are repaired while decoding; targets come from
-constructions, not from an annealed placement, whose irregularities are hard to copy.
+of all trials. Corrected: no expected-memory term in the loss, since placements are repaired while decoding; targets
+come from constructions, not from an annealed placement, whose irregularities are hard to copy.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from stead.learn.ground.one_shot import OneShot
 from stead.learn.ground.policy import Method, NetworkPolicy, Policy, Proposal, Reads, document_of
 from stead.learn.ground.ray_workers import Actors
 from stead.learn.ground.reward import OWN, Evaluator
-from stead.learn.ground.task import REFERENCES, Start, Task, constructed
+from stead.learn.ground.task import REFERENCES, Start, Task, attempted
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.ground.training_run import Run, train
 from stead.learn.ground.workers import Processes
@@ -245,12 +245,16 @@ def begin_with_baselines(search: Search, names: Sequence[str]) -> dict[str, floa
     for name in names:
         if search.done:
             break
-        solution, spent = constructed(search.problem, name, search.rest_of_budget())
-        if solution is None:
-            search.evaluations += spent
-        else:
-            search.adopt(solution)
-            found[name] = solution.objective_seconds
+        answer, spent = attempted(search.problem, name, search.rest_of_budget())
+        if isinstance(answer, Solution):
+            search.adopt(answer)
+            found[name] = answer.objective_seconds
+            continue
+        search.evaluations += spent
+        if answer is not None:
+            search.notes.append(f"{name}: {answer}")
+            if answer.placement is not None and search.remaining_evaluations != 0:
+                search.offer(answer.placement, found_by=name)
     return found
 
 

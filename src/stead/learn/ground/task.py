@@ -70,7 +70,13 @@ class Start:
 
 
 def constructed(problem: Problem, name: str, budget: Budget) -> tuple[Solution | None, int]:
-    """(what a solver finds, simulations that it took); None where it does not apply or nothing of it fits.
+    """(what a solver finds, simulations that it took); None where it does not apply or nothing of it fits."""
+    found, evaluations = attempted(problem, name, budget)
+    return (found if isinstance(found, Solution) else None), evaluations
+
+
+def attempted(problem: Problem, name: str, budget: Budget) -> tuple[Solution | Infeasible | None, int]:
+    """(what a solver finds or why nothing of it fits, simulations that it took); None where it does not apply.
 
     What fails has been simulated as well: it is counted by the search that a budget shows.
     """
@@ -79,8 +85,8 @@ def constructed(problem: Problem, name: str, budget: Budget) -> tuple[Solution |
         return None, 0
     try:
         found = made.solve(problem, replace(budget, on_search=searches.append), 0)
-    except Infeasible:
-        return None, searches[0].evaluations if searches else 0
+    except Infeasible as error:
+        return error, searches[0].evaluations if searches else 0
     return found, found.evaluations
 
 
