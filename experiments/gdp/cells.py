@@ -102,7 +102,7 @@ def begun(options: Any, problem: Problem, seed: int) -> OneShot:
 def trained(own: OneShot, more: Callable[[], bool]) -> list[list[float]]:
     """Update while there is more to do; [evaluations, best seconds] whenever something better was drawn."""
     task, trail = own.tasks[0], list[list[float]]()
-    task.scorer.best, task.scorer.best_seconds = None, math.inf  # from here on: what the policy finds
+    task.scorer.own = None  # from here on
     while more():
         own.update()
         if not trail or task.scorer.best_seconds < trail[-1][1]:
@@ -119,7 +119,8 @@ def preferred(own: OneShot, task: Task) -> NDArray[np.uint8]:
 def copied_seconds(own: OneShot, task: Task) -> float:
     if task.target is None:
         return task.scorer.best_seconds
-    return float(task.scorer.score(own.rows(task, torch.from_numpy(task.target[None]))).seconds[0])
+    copied = own.rows(task, torch.from_numpy(task.target[None]))
+    return float(task.scorer.score(copied, by=task.copied).seconds[0])
 
 
 def fix_order(own: OneShot, *, random: bool) -> None:
@@ -174,8 +175,8 @@ def hdp(instance: Instance, seed: int, seconds: float, *, polish: bool = True) -
     task, spent = own.tasks[0], time.process_time() - begin
     rows = [Placement(problem, start.best)] if start.best is not None else []
     values = [min(start.known.values())] if rows else []
-    if task.scorer.best is not None:
-        rows.append(task.scorer.placement(task.scorer.best))
+    if task.scorer.own is not None:
+        rows.append(task.scorer.placed(task.scorer.own))
         values.append(task.scorer.best_seconds)
     answer = min(values, default=math.inf)
     after = polished(rows[values.index(answer)], seconds / 2, seed) if rows and polish else math.inf
@@ -236,7 +237,7 @@ def together(seed: int, seconds: float) -> Cell:
     with one_thread():
         own = varied(ONE, level="unit").learner(problems, seed, [Start.of(problem) for problem in problems])
         for task in own.tasks:
-            task.scorer.best, task.scorer.best_seconds = None, math.inf
+            task.scorer.own = None
         while time.process_time() - begin < seconds * len(problems):
             own.update()
         sampled = {one.name: task.scorer.best_seconds for one, task in zip(GDP12, own.tasks, strict=True)}
@@ -310,7 +311,7 @@ def reference(name: str, seed: int, share: float) -> Cell:
     with one_thread():
         own = begun(varied(ONE, priorities=False, level="unit", **options), problem, seed)
         task = own.tasks[0]
-        task.scorer.best, task.scorer.best_seconds = None, math.inf
+        task.scorer.own = None
         greedy = math.inf
         while time.process_time() - begin < share * limit:
             own.update()

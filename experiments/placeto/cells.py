@@ -258,7 +258,7 @@ def placed(given: Problem, options: Placeto, weights: Any, untrained: Any, seed:
         found[f"{name}evaluations"] = task.scorer.evaluations
     sampled(own, 64, seed)
     found["best of 64"] = task.scorer.best_seconds / single
-    found["starts"] = float(task.scorer.score(own.known[0]).seconds.min()) / single
+    found["starts"] = float(task.scorer.score(own.known[0], by=own.known_by[0]).seconds.min()) / single
     found["random"] = random_search(options, given, 600, seed) / (1e3 * single)
     found["climb"] = climbed(given, seed, evaluations=5100)["best"] / (1e3 * single)
     found["heft"] = ruled(given, "heft") / single
@@ -296,7 +296,7 @@ def sanity(goal: str, variant: str, seed: int, updates: int) -> Numbers:
         starts = own._starts(0, np.random.default_rng(seed))[: 1 if variant == "faithful" else 4]
         greedy = np.ones(len(starts), dtype=bool)
         found = own.walks[0].run(own.network, starts, torch.Generator(), greedy=greedy, sweeps=3, keep=False)
-        return {"end": float(found.seconds.max()), "start": float(task.scorer.score(starts).seconds.min())}
+        return {"end": float(found.seconds.max()), "start": float(task.scorer.score(starts, by="start").seconds.min())}
 
 
 class MadeUp(Scorer):

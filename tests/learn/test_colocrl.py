@@ -382,7 +382,7 @@ def test_the_solver_around_a_policy_is_never_worse_than_a_baseline_and_says_who_
     solution = PolicySolver(policy(), samples=8).solve(problem, Budget(), 0)
     baselines = [solver(name).solve(problem, Budget(), 0).objective_seconds for name in ("single", "expert")]
     assert solution.objective_seconds <= min(baselines)
-    assert solution.found_by in {"single", "expert", "balanced", "colocrl greedy", "colocrl sample"}
+    assert solution.found_by in {"single", "expert", "balanced", "colocrl prior", "colocrl greedy", "colocrl sample"}
     assert any(note.startswith("colocrl greedy: ") for note in solution.notes)
 
 

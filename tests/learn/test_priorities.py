@@ -117,8 +117,9 @@ def test_a_row_is_worth_the_better_of_its_own_order_and_the_policy() -> None:
     assert simulate_many(problem, devices, policy=Priority()).seconds.tolist() == [18.5]
     assert ordered.score(np.concatenate([first, q_first])).seconds.tolist() == [18.5, 14.5]
     assert ordered.evaluations == 4  # every row is simulated in two ways
-    assert [ordered.placement(row).order is None for row in (first[0], q_first[0])] == [True, False]
-    assert simulate(problem, ordered.placement(q_first[0])).objective_seconds == 14.5
+    assert ordered.own is not None
+    assert (ordered.own.run, ordered.placement(first[0]).order) == (1, None)  # the order of the row is faster
+    assert simulate(problem, ordered.placed(ordered.own)).objective_seconds == 14.5
 
 
 # Learning them

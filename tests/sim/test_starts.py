@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stead.problem import Latency, Placement, PlacetoDispatch, Priority, Throughput
-from stead.sim import StartTimes, simulate
+from stead.sim import StartTimes, simulate, simulate_many
 from stead.sim.core_calls import placeto_graph
 from stead.sim.published_placeto import simulate_placeto
 from stead.testing import diamond, two_towers
@@ -21,6 +21,20 @@ def test_starts_and_ends_are_those_of_a_trace(objective: Latency) -> None:
         trace = simulate(problem, Placement(problem, row))
         assert start[n].tolist() == trace.start_seconds.tolist()
         assert finish[n].tolist() == trace.finish_seconds.tolist()
+
+
+@pytest.mark.parametrize("memory_bytes", [2**40, 5])
+def test_one_run_tells_value_and_times(memory_bytes: int) -> None:
+    problem = two_towers().with_memory("d1", memory_bytes)
+    rows = np.array(list(np.ndindex(2, 2, 2, 2, 2)), dtype=np.uint8)
+    times = StartTimes(problem)
+    scores, start, finish = times.scored(rows)
+    plain = simulate_many(problem, rows, memory="peak")
+    for name in ("ticks", "seconds", "status", "peak_bytes"):
+        assert np.array_equal(getattr(scores, name), getattr(plain, name))
+    assert np.array_equal(start, times.of(rows)[0])
+    assert np.array_equal(finish, times.of(rows)[1])
+    assert (scores.over_bytes.max(axis=1) > 0).tolist() == (scores.status == 1).tolist()
 
 
 def test_the_published_simulator_has_start_times_too() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stead.run.measured_reward import MeasuredReward
 
 INTERRUPTED = 130
+TIMES = ("best drawn", "last greedy", "start", "bound", "best rule")
 INTERVAL_SECONDS = 2.0  # between progress lines
 
 
@@ -111,7 +112,10 @@ def train(
         return INTERRUPTED
     found = [
         {
-            "graph": task.name, "best_seconds": task.scorer.best_seconds, "greedy_seconds": task.greedy_seconds,
+            "graph": task.name, "best_seconds": _scored(task.scorer.best_seconds),
+            "greedy_seconds": _scored(task.greedy_seconds),
+            "start_seconds": None if task.scorer.start is None else task.scorer.start.seconds,
+            "start": "" if task.scorer.start is None else task.scorer.start.by,
             "bound_seconds": task.bound_seconds, "baselines": task.known, "evaluations": task.scorer.evaluations,
         }
         for task in learner.tasks
@@ -125,6 +129,11 @@ def train(
         print_lines([line("measured", _told(measured))])
     print_lines([line("wrote", f"{output}    next: stead place MODEL --solver {policy} --policy {output}")])
     return 0
+
+
+def _scored(seconds: float) -> float | None:
+    """Seconds; None where nothing was scored, or nothing that runs."""
+    return seconds if seconds < float("inf") else None
 
 
 def _problem(model: str, devices: str | None, objective: str, execution: str) -> Problem:
@@ -177,7 +186,7 @@ def _measuring(
 def _confirmed(task: Any, reward: MeasuredReward) -> dict[str, Any]:
     """The best placement, measured once more, and all that was run for it."""
     trials = reward.trials
-    again = reward.confirm(task.scorer.placement(task.scorer.best)) if task.scorer.best is not None else None
+    again = reward.confirm(task.scorer.placed(task.scorer.own)) if task.scorer.own is not None else None
     return {
         "reward": reward.kind, "best_seconds": None if again is None else again.seconds, "measurements": trials.count,
         "lost": trials.lost, "known": trials.hits, "simulated": reward.simulated, "drift": trials.drift,
@@ -197,17 +206,17 @@ def _told(measured: dict[str, Any]) -> str:
 
 def _table(found: list[dict[str, Any]], shape: Look) -> list[str]:
     """What came out for every graph, beside the bound and the best simple rule."""
-    time = in_seconds(min((row["best_seconds"] for row in found), default=0))
+    time = in_seconds(min((row["best_seconds"] or row["bound_seconds"] for row in found), default=0))
     columns = [
         Column("graph", least=16),
-        *(Column(title, time.unit, right=True) for title in ("best", "last greedy", "bound", "best rule")),
+        *(Column(title, time.unit, right=True) for title in TIMES),
         Column("", least=8),
         Column("evaluations", right=True, drop=1),
     ]
     rows = []
     for row in found:
         rule, seconds = min(row["baselines"].items(), key=lambda one: one[1], default=("", None))
-        times = [row["best_seconds"], row["greedy_seconds"], row["bound_seconds"], seconds]
+        times = [row[f"{name}_seconds"] for name in ("best", "greedy", "start", "bound")] + [seconds]
         rows.append([row["graph"], *map(time, times), rule, str(row["evaluations"])])
     return table(columns, rows, shape)
 

@@ -10,7 +10,7 @@ from stead.problem import Fifo, Latency, PlacetoDispatch, Policy, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph
 from stead.sim.published_placeto import simulate_placeto
-from stead.sim.trace import Status
+from stead.sim.trace import Memory, Scores, Status
 
 
 class StartTimes:
@@ -32,6 +32,8 @@ class StartTimes:
         self.problem = problem
         self._published = placeto_graph(problem) if isinstance(policy, PlacetoDispatch) else None
         self._arguments = {} if self._published is not None else engine_arguments(problem, policy)
+        self.judges = dataflow and self._published is None  # whether these runs are those that placements are scored by
+        self._policy_name = policy.name
 
     def of(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(start, finish) [row, operator] in seconds; all 0 in a row that cannot run."""
@@ -42,8 +44,33 @@ class StartTimes:
                 start[n] = found.start_us * 1e-6
                 finish[n] = start[n] + self.problem.costs.seconds[:, 0]
                 continue
-            with bad_input():
-                run = _native.simulate(self.problem.native, row, memory="off", **self._arguments)
+            run = self._run(row, "off")
             if run.status <= Status.MEMORY:
                 start[n], finish[n] = run.start / TICKS_PER_SECOND, run.finish / TICKS_PER_SECOND
         return start, finish
+
+    def scored(
+        self, rows: NDArray[np.uint8]
+    ) -> tuple[Scores, NDArray[np.float64], NDArray[np.float64]]:
+        """(scores, start, finish): what `simulate_many` and `of` say of placements, by one run each; where `judges`.
+
+        What lacks of memory is exact, while `simulate_many` stops at the first moment that is too much.
+        """
+        assert self.judges
+        start, finish = np.zeros(rows.shape), np.zeros(rows.shape)
+        usable = np.array([device.usable_bytes for device in self.problem.cluster], dtype=np.int64)
+        ticks, status = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.uint8)
+        peak = np.full((len(rows), len(usable)), -1, dtype=np.int64)
+        for n, row in enumerate(np.ascontiguousarray(rows, dtype=np.uint8)):
+            run = self._run(row, "peak")
+            status[n] = run.status
+            if run.status <= Status.MEMORY:
+                ticks[n], peak[n] = run.makespan, run.peak_bytes
+                start[n], finish[n] = run.start / TICKS_PER_SECOND, run.finish / TICKS_PER_SECOND
+        seconds = np.where(ticks >= 0, ticks / TICKS_PER_SECOND, np.inf)
+        over = np.maximum(0, peak - usable)
+        return Scores(self._policy_name, ticks, seconds, status, peak, over), start, finish
+
+    def _run(self, row: NDArray[np.uint8], memory: Memory) -> _native.Schedule:
+        with bad_input():
+            return _native.simulate(self.problem.native, row, memory=memory, **self._arguments)

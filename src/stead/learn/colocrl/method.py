@@ -34,9 +34,10 @@ learning rate 0 says which one was used. Elites matter as much: RNNLM-2 on two d
 run time over that of one device: 0.523 (greedy 0.562) with weight 1, greedy 1.0 (one device) with weight 0.02.
 
 Deviations from the paper, both presets: the simulator stands for measured steps; shapes are log1p and standardised, and
-adjacency is by bytes and in rows of fixed length, since raw indices are no usable inputs; the decoder is told which
-group it places (mem_t), plain attention would have to learn to count; hidden width 128, so that minutes on 2 cores
-suffice; controllers (workers.py) keep in step instead of being asynchronous; at most 256 groups, joined along the
+adjacency is by bytes and in rows of fixed length, since raw indices are no usable inputs; there is a residual around
+the encoder (mem = input + LSTM of it), so that what a group is does not drown in what is around it; the decoder is told
+which group it places (mem_t), plain attention would have to learn to count; hidden width 128, so that minutes on 2
+cores suffice; controllers (workers.py) keep in step instead of being asynchronous; at most 256 groups, joined along the
 steps of one layer. The number of devices is part of the network (one embedding each): a policy is for clusters of that
 size.
 """
@@ -60,7 +61,7 @@ from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_even, check_least, check_words, one_number_of_devices
 from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import memory_room, placed_groups
-from stead.learn.ground.policy import NetworkPolicy, other_width
+from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.seq2seq import FOLLOW, Inputs, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
@@ -205,6 +206,14 @@ class ColocRL:
         ties, allowed = torch.from_numpy(found.ties), torch.from_numpy(found.allowed)
         return grouping, Inputs(counts, torch.from_numpy(x), near, ties, allowed, room)
 
+    def looks(self, problem: Problem) -> int:
+        """Nothing is simulated before learning."""
+        return 0
+
+    def seen(self, inputs: Inputs) -> Seen:
+        """Nothing."""
+        return Seen()
+
     def _training(self, preset: Preset) -> Training:
         return replace(
             preset.training,
@@ -227,10 +236,11 @@ class ColocRL:
         return Task(
             grouping,
             inputs,
-            Scorer(problem, grouping, threads=self.threads, evaluate=evaluate),
+            Scorer(problem, grouping, threads=self.threads, evaluate=evaluate, limit=start.limit),
             reward,
             start,
             target,
+            copied=start.best_by if target is not None else "",
             average=reward.failing if preset.failing else None,
         )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stead.coarsen import Grouping
 from stead.graph.arrays import distinct_pairs
 from stead.learn.gdp.network import GraphInputs, Neighbours, repaired
-from stead.learn.gdp.shares import device_offsets, node_places
+from stead.learn.gdp.shares import PLACES, device_offsets, node_places
 from stead.learn.ground.equal_devices import device_classes, names_by_first_use
 from stead.learn.ground.features import (
     DIMENSIONS,
@@ -31,6 +31,7 @@ from stead.learn.ground.features import (
     standardised,
 )
 from stead.learn.ground.placed_groups import memory_room
+from stead.learn.ground.policy import Cut, Seen
 from stead.learn.ground.seq2seq import Room
 from stead.problem import Problem
 from stead.sim import simulate_many
@@ -49,6 +50,8 @@ NEAREST = 3  # the column of the distance from a device's part
 ADJACENT = 4  # producers and readers of an operator that a faithful network sees, by number
 FAITHFUL_FEATURES = DIMENSIONS + 2 * ADJACENT
 LEVELS = slice(10, 12)  # columns that tell how deep a node lies
+CUT = "cut"  # the best of some plain cuts, which the network sees; see shares.py
+LOOKS = PLACES + 1  # simulations that the features take at most: the cuts, and what passes on one device
 MARGIN = 1.1  # memory beyond what weights and lasting outputs need, on top of what one device shows
 MOST_REPAIRED = 4096  # units up to which the decoder looks at memory: it walks over them one by one
 
@@ -88,13 +91,16 @@ def graph_inputs(
             _neighbours(sources, targets, nodes.count),
         )
     unit = None if nodes.count == units.count else torch.from_numpy(_unit_of(nodes, units))
-    room = None
+    room, seen = None, Seen()
     if looks_at_memory and units.count <= MOST_REPAIRED:
-        room = memory_room(problem, units.group, margin=MARGIN * _passing(problem))
+        passing, simulated = _passing(problem)
+        seen = Seen(simulated)
+        room = memory_room(problem, units.group, margin=MARGIN * passing)
         room = None if room is None else _merged(room)
     may = _Sums(units).every(problem.allowed)
     if not faithful:
-        own = _offsets(problem, units, may, room)
+        own, cut = _offsets(problem, units, may, room)
+        seen = Seen(seen.evaluations + PLACES, cut)
         beside = np.concatenate([beside, own if unit is None else own[unit.numpy()]], axis=2)
     return GraphInputs(
         words=torch.from_numpy(shares.astype(np.float32)),
@@ -106,6 +112,7 @@ def graph_inputs(
         unit=unit,
         allowed=torch.from_numpy(may),
         room=room,
+        seen=seen,
     )
 
 
@@ -134,8 +141,8 @@ class _Sums:
 
 def _offsets(
     problem: Problem, units: Grouping, may: NDArray[np.bool_], room: Room | None
-) -> NDArray[np.float64]:  # [M, K, 2]
-    """Offsets of the cut that is best of all as the simulator says, and their absolute values.
+) -> tuple[NDArray[np.float64], Cut]:  # [M, K, 2]
+    """(offsets of the cut that is best of all as the simulator says and their absolute values, that cut).
 
     Of equal devices the first one has the part that comes first, as in everything that is copied.
     """
@@ -145,11 +152,12 @@ def _offsets(
         rows = repaired(rows, room, torch.from_numpy(may))
     cuts = rows.numpy().astype(np.uint8)
     scores = simulate_many(problem, units.lift(cuts), threads=1)
-    best = int(np.where(scores.feasible, scores.seconds, np.inf).argmin())
+    seconds = np.where(scores.feasible, scores.seconds, np.inf)
+    best = int(seconds.argmin())
     names = names_by_first_use(cuts[best : best + 1], device_classes(problem))[0]
     found = np.empty(offsets.shape[:2])
     found[:, names] = offsets[:, :, best]
-    return np.stack([found, np.abs(found)], axis=2)
+    return np.stack([found, np.abs(found)], axis=2), Cut(CUT, cuts[best], float(seconds[best]))
 
 
 def _numbers(
@@ -296,15 +304,15 @@ def _unit_of(nodes: Grouping, units: Grouping) -> NDArray[np.int64]:  # [N]
     return found
 
 
-def _passing(problem: Problem) -> float:
-    """Peak of a device that runs everything over its weights and the outputs that stay; between 1 and 2."""
+def _passing(problem: Problem) -> tuple[float, int]:
+    """(peak of a device that runs everything over what stays there, between 1 and 2; simulations that this took)."""
     able = np.flatnonzero(problem.allowed.all(axis=0))
     lasting = float(problem.graph.weight_bytes.sum()) + float(long_lived_bytes(problem).sum())
     if not able.size or lasting <= 0:
-        return 1.0
+        return 1.0, 0
     row = np.full((1, len(problem.graph)), able[0], dtype=np.uint8)
     peak = float(simulate_many(problem, row, memory="peak").peak_bytes[0, able[0]])
-    return min(2.0, max(1.0, peak / lasting))
+    return min(2.0, max(1.0, peak / lasting)), 1
 
 
 def _merged(room: Room) -> Room:

@@ -38,9 +38,10 @@ The file of a policy holds for every number of devices up to 16 (faithful: 8). `
 network are: operators, or units, which cost a tenth (RNNLM-2: 0.04 s per update instead of 0.4 s) and end as well.
 
 Deviations from the paper, both presets: its layer counts and constants are not known to us, these are our own; the
-simulator stands for measured steps; the faithful baseline is a slow moving average instead of the mean of all
-trials. Corrected: no expected-memory term in the loss, since placements are repaired while decoding; targets come from
-constructions, not from an annealed placement, whose irregularities are hard to copy.
+simulator stands for measured steps; the gates of superposition read mean and maximum of the graph embedding and five
+numbers about graph and cluster, also in `faithful`; the faithful baseline is a slow moving average instead of the mean
+of all trials. Corrected: no expected-memory term in the loss, since placements are repaired while decoding; targets
+come from constructions, not from an annealed placement, whose irregularities are hard to copy.
 """
 
 from __future__ import annotations
@@ -56,12 +57,14 @@ import torch
 from numpy.typing import NDArray
 
 from stead.coarsen import Grouping, single_groups, unit_groups
-from stead.errors import BadInput, Infeasible
+from stead.errors import BadInput
 from stead.learn.gdp.features import (
     BESIDE_FEATURES,
+    CUT,
     DEVICE_FEATURES,
     FAITHFUL_FEATURES,
     FEATURES,
+    LOOKS,
     NEAREST,
     WHOLE_FEATURES,
     graph_inputs,
@@ -74,15 +77,14 @@ from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_least, check_words
 from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
-from stead.learn.ground.policy import NetworkPolicy, read_policy
+from stead.learn.ground.policy import NetworkPolicy, Seen, read_policy
 from stead.learn.ground.priorities import OrderedScorer
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.solver import PolicySolver, solve_by_learning
-from stead.learn.ground.task import MOST_ELITES, Start, Task
+from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
 from stead.problem import Problem
 from stead.solvers.build.schedules import takes_orders
-from stead.solvers.registry import solver
 from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
@@ -92,7 +94,6 @@ PRETRAINED = "pretrained"  # the policy that comes with the package
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "gdp.safetensors"
 MOST_UNITS = 512
 OPERATOR_LEVEL = 500  # operators up to which the network reads operators when `level` is auto
-CUT = "cut"  # the best of some plain cuts, which the network sees; see shares.py
 CONSTRUCTIONS = (
     "expert",
     "expert:time",
@@ -105,6 +106,7 @@ CONSTRUCTIONS = (
     CUT,
 )  # that imitation may copy
 COPY_WORK = 6_000_000  # operators times evaluations that one of them may take: a second or two
+COPY_SHARE = 0.5  # of a budget of evaluations, that constructions to copy may take
 SLOW = "multilevel"  # the only one that needs as much
 WORSE = 0.1  # share by which a copied placement on several devices may be slower than a single device
 UNSURE = 0.2  # weight of entropy while copying: about one unit in a hundred still goes elsewhere
@@ -254,15 +256,17 @@ class GDP:
 
         `evaluate` measures instead of simulating; it is given devices alone, without the order of a sample.
         """
-        own, arrays = self, None
+        own, arrays, taught = self, None, False
         if self.policy not in ("", PRETRAINED):
-            method, arrays, _ = read_policy(Path(self.policy), GDP)
+            method, arrays, _, taught = read_policy(Path(self.policy), GDP)
             own = varied(self, **method.network_options())
         network, preset = own.network(0, seed), PRESETS[own.variant]
         if arrays is not None:
             load_network(network, arrays)
         tasks = [own._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
-        return OneShot(network, tasks, own._training(preset), seed=seed)
+        learner = OneShot(network, tasks, own._training(preset), seed=seed)
+        learner.carried_on = taught
+        return learner
 
     def network(self, devices: int, seed: int) -> GraphPlacer:
         """A network with random weights, whatever the number of devices."""
@@ -310,6 +314,14 @@ class GDP:
             looks_at_memory=corrected,
         )
         return units, replace(found, ordered=self.shape.priorities and takes_orders(problem))
+
+    def looks(self, problem: Problem) -> int:
+        """Cuts are simulated for the features; the faithful ones need none."""
+        return LOOKS if PRESETS[self.variant].corrected else 0
+
+    def seen(self, inputs: GraphInputs) -> Seen:
+        """What the features took, and the best cut."""
+        return inputs.seen
 
     def planned(self, updates: int) -> GDP:
         """With so many updates."""
@@ -372,18 +384,21 @@ class GDP:
         """A problem with its reward and, unless it is learnt from scratch, a placement to begin with."""
         grouping, inputs = self.inputs(problem)
         kind = OrderedScorer if inputs.ordered else Scorer
-        scorer = kind(problem, grouping, threads=self.threads, evaluate=evaluate)
-        target = None
+        scorer = kind(problem, grouping, threads=self.threads, evaluate=evaluate, limit=start.limit)
+        scorer.charge(inputs.seen.evaluations)
+        if inputs.seen.cut is not None and evaluate is None:
+            cut = inputs.seen.cut
+            scorer.begin_with(scorer.whole(cut.devices[None, :])[0], cut.seconds, cut.name)
+        target, copied = None, ""
         if preset.corrected and self._has_prior:
             names = self.parts.copies.split(",") if self.parts.copies else []
-            cut = [nearest(inputs)] if CUT in names else []
+            known = {CUT: nearest(inputs)} if CUT in names else {}
             others = [name for name in names if name != CUT]
-            target = target_of(
-                problem, grouping, scorer, others, Start(start.known, None) if cut and not others else start, cut
-            )
+            given = start if others or not known else replace(start, best=None)
+            target, copied = target_of(problem, grouping, scorer, others, given, known)
         relative = start.reference_seconds(problem) if preset.relative else 1.0
         reward = Reward("sqrt", relative, FAILING_SECONDS if preset.failing else None)
-        return Task(grouping, inputs, scorer, reward, start, target)
+        return Task(grouping, inputs, scorer, reward, start, target, copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,34 +414,44 @@ def target_of(
     scorer: Scorer,
     names: Sequence[str],
     start: Start,
-    known: Sequence[NDArray[np.uint8]] = (),
-) -> NDArray[np.int64] | None:  # a row
-    """The best construction that uses several devices; a single device only where that is clearly better.
+    known: Mapping[str, NDArray[np.uint8]] | None = None,
+) -> tuple[NDArray[np.int64] | None, str]:  # a row
+    """(the best construction that uses several devices, its name); a single device only where that is clearly better.
 
-    Copying a single device teaches nothing about where to cut, so a placement a little slower is preferred.
+    Copying a single device teaches nothing about where to cut, so a placement a little slower is preferred. Whatever is
+    simulated on the way is counted by the scorer; where evaluations are limited, half of them remain for learning.
     """
-    given = [] if start.best is None else [start.best]
-    limit = Budget(evaluations=max(1, COPY_WORK // max(1, len(problem.graph))))
-    for name in names:
-        try:
-            given.append(solver(name).solve(problem, limit, 0).placement.devices)
-        except Infeasible:
-            continue
-    lowered = [*known, *(by_most_seconds(problem, grouping, one) for one in given)]
-    if not lowered:
-        return None
-    rows = np.unique(np.stack(lowered), axis=0)
+    lowered = dict(known or {})
+    if start.best is not None:
+        lowered[start.best_by or "start"] = by_most_seconds(problem, grouping, start.best)
+    work = max(1, COPY_WORK // max(1, len(problem.graph)))
+    spare = None if scorer.left is None else int(COPY_SHARE * scorer.left)
+    names = [name for name in names if name not in lowered]
+    for number, name in enumerate(names):
+        reserved = scorer.runs * (len(lowered) + 1)  # for what is copied, as units
+        if spare is not None and spare <= reserved:
+            break
+        share = work if spare is None else min(work, max(1, (spare - reserved) // (len(names) - number)))
+        found, spent = constructed(problem, name, Budget(evaluations=share))
+        scorer.charge(spent)
+        spare = None if spare is None else spare - spent
+        if found is not None:
+            lowered[name] = by_most_seconds(problem, grouping, found.placement.devices)
+    if not lowered or (scorer.left is not None and scorer.left < scorer.runs * len(lowered)):
+        return None, ""
+    rows, first = np.unique(np.stack(list(lowered.values())), axis=0, return_index=True)
     rows = canonical(rows, device_classes(problem))
-    seconds = scorer.score(scorer.whole(rows)).seconds
+    made = [list(lowered)[n] for n in first]
+    seconds = scorer.score(scorer.whole(rows), by=made).seconds
     several = np.array([len(np.unique(row)) > 1 for row in rows])
     single = float(seconds[~several].min(initial=np.inf))
     shared = np.where(several & (seconds <= (1 + WORSE) * single), seconds, np.inf)
     order = shared if np.isfinite(shared).any() else seconds
     if not np.isfinite(order).any():
-        return None
+        return None, ""
     best = int(np.argmin(order))
     target: NDArray[np.int64] = scorer.whole(rows[best : best + 1])[0].astype(np.int64)
-    return target
+    return target, made[best]
 
 
 def nearest(inputs: GraphInputs) -> NDArray[np.uint8]:  # [unit]

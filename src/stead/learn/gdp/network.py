@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from stead.learn.gdp.fast_ops import AT_ONCE, FeedForward, LargestMessage, SegmentAttention
 from stead.learn.ground.network import Network
+from stead.learn.ground.policy import NOTHING_SEEN, Seen
 from stead.learn.ground.priorities import CLASSES, MIDDLE
 from stead.learn.ground.seq2seq import NEVER, Room
 
@@ -63,6 +64,7 @@ class GraphInputs:
     allowed: Tensor  # [M, K]
     room: Room | None = None  # None where memory is ample or is not looked at
     ordered: bool = False  # whether priorities are chosen, too
+    seen: Seen = NOTHING_SEEN  # what was simulated for it
 
 
 @dataclass(frozen=True, slots=True)

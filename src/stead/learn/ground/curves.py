@@ -14,14 +14,17 @@ WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 380, 64, 28, 150, 36
 TICKS = 5
 DASH = "6 3"
 
-Rows = Sequence[Mapping[str, float]]
+Row = Mapping[str, float | None]  # None where nothing was scored
+Rows = Sequence[Row]
 
 
 def lines_of(tasks: Sequence[Task[object]]) -> dict[str, float]:
-    """Baselines and the bound as ratios to the reference, means over graphs that have them."""
+    """Baselines, starts of networks and the bound as ratios to the reference, means over graphs that have them."""
     found: dict[str, list[float]] = {}
     for task in tasks:
-        for name, seconds in {**task.known, "bound": task.bound_seconds}.items():
+        start = task.scorer.start
+        given = {} if start is None else {"start": start.seconds}
+        for name, seconds in {**task.known, **given, "bound": task.bound_seconds}.items():
             if seconds > 0:
                 found.setdefault(name, []).append(seconds / task.reward.reference_seconds)
     return {name: sum(values) / len(values) for name, values in found.items()}
@@ -59,12 +62,12 @@ class _Scale:
     """From updates and ratios to dots."""
 
     def __init__(self, rows: Rows, lines: Mapping[str, float]) -> None:
-        values = [float(row[name]) for row in rows for name in SERIES if row[name] > 0]
+        values = [value for row in rows for name in SERIES if (value := row[name])]
         shown = (
             sorted(values)[: max(1, int(0.98 * len(values)))] if values else [1.0]
         )  # not the first wild samples
         known = [value for value in lines.values() if math.isfinite(value)]
-        self.last = max((float(row["update"]) for row in rows), default=1.0)
+        self.last = max((float(row["update"] or 0) for row in rows), default=1.0)
         low, high = min([*shown, *known]), max([*shown, *known])
         margin = max(0.05 * (high - low), 0.01 * high, 1e-9)
         self.low, self.high = max(0.0, low - margin), high + margin
@@ -77,7 +80,7 @@ class _Scale:
     def points(self, rows: Rows, name: str) -> list[tuple[float, float]]:
         wide = WIDTH - RIGHT - LEFT
         return [
-            (LEFT + wide * row["update"] / max(self.last, 1.0), self.y(row[name]))
+            (LEFT + wide * (row["update"] or 0) / max(self.last, 1.0), self.y(value))
             for row in rows
-            if row[name] > 0
+            if (value := row[name])
         ]

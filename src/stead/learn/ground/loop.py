@@ -38,11 +38,12 @@ class Metrics:
     """What one update says about itself; ratios are run times against the reference of each graph."""
 
     update: int
-    evaluations: int  # all so far
+    evaluations: int  # all so far: simulations for constructions and features included
     hits: int  # rows that were known already
-    best: float  # ratio; mean over all graphs that anything was found for
-    mean: float  # ratio of the feasible samples of this update; 0 if there were none
-    greedy: float  # ratio of the last greedy placements; 0 if unknown
+    best: float | None  # ratio of the best that the network drew; mean over all graphs, None until each has something
+    start: float | None  # ratio of the best that it was given or began at; mean over the graphs that have such
+    mean: float | None  # ratio of the samples of this update that run; None if none does
+    greedy: float | None  # ratio of the last greedy placements; None where none was scored or none runs
     infeasible: float  # share of the samples
     entropy: float  # nats per choice
     gradient: float  # norm before clipping; 0 if no step was taken
@@ -52,7 +53,7 @@ class Metrics:
     simulator_seconds: float
     other_seconds: float
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float | None]:
         """Plain data."""
         return asdict(self)
 
@@ -63,7 +64,6 @@ class Step:
 
     tasks: Sequence[Task[object]]  # that it learned from
     seconds: Sequence[NDArray[np.float64]]  # [sample] of each; inf where a sample does not run
-    shown: Sequence[Task[object]]  # whose best placements are told
     entropy: float
     gradient: float
     stepped: bool
@@ -98,6 +98,7 @@ class Loop(ABC, Generic[Inputs]):
         self.loud_until = 0  # entropy is as at the beginning until this version
         self.kept: Arrays = {}  # the best network so far, if it is looked for
         self.kept_ratio = math.inf
+        self.carried_on = False  # whether the network had learnt before, and came from a file
         self.optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
 
     # What a paper says
@@ -119,6 +120,11 @@ class Loop(ABC, Generic[Inputs]):
     def policy_arrays(self) -> Arrays:
         """The network that is written when a run ends."""
 
+    @property
+    @abstractmethod
+    def taught(self) -> bool:
+        """Whether the network has learnt from rewards; what it draws before is owed to its prior, or is copied."""
+
     @abstractmethod
     def options(self) -> dict[str, object]:
         """All that must be the same when a checkpoint is taken up again."""
@@ -137,6 +143,10 @@ class Loop(ABC, Generic[Inputs]):
         """Placements that were simulated."""
         return sum(task.scorer.evaluations for task in self.tasks)
 
+    def credit(self, kind: str) -> str:
+        """Who a draw of this moment is owed to: the network as it learnt, or what it was before."""
+        return kind if self.taught else "prior"
+
     def update(self) -> Metrics:
         """One update, with what it says about itself."""
         begin, simulated = time.perf_counter(), self._simulated_seconds()
@@ -151,14 +161,16 @@ class Loop(ABC, Generic[Inputs]):
                 mean.append(float(seconds[works].mean()) / task.reward.reference_seconds)
             if math.isfinite(task.greedy_seconds):
                 greedy.append(task.greedy_seconds / task.reward.reference_seconds)
-        scored = [task for task in step.shown if math.isfinite(task.scorer.best_seconds)]
+        own = [task.scorer.best_seconds / task.reward.reference_seconds for task in self.tasks]
+        given = [(task.scorer.start, task.reward.reference_seconds) for task in self.tasks]
         return Metrics(
             update=self.version,
             evaluations=self.evaluations,
             hits=sum(task.scorer.hits for task in self.tasks),
-            best=mean_of([task.scorer.best_seconds / task.reward.reference_seconds for task in scored]),
-            mean=mean_of(mean),
-            greedy=mean_of(greedy),
+            best=mean_or_none(own) if all(map(math.isfinite, own)) else None,
+            start=mean_or_none([start.seconds / reference for start, reference in given if start is not None]),
+            mean=mean_or_none(mean),
+            greedy=mean_or_none(greedy),
             infeasible=mean_of(bad),
             entropy=step.entropy,
             gradient=step.gradient,
@@ -271,6 +283,11 @@ def collapsed(task: Task[object]) -> bool:
 def mean_of(values: Sequence[float]) -> float:
     """Their mean; 0 of none."""
     return float(sum(values) / len(values)) if values else 0.0
+
+
+def mean_or_none(values: Sequence[float]) -> float | None:
+    """Their mean; None of none."""
+    return mean_of(values) if values else None
 
 
 def under(mark: str, arrays: Arrays) -> Arrays:

@@ -81,9 +81,10 @@ class OneShot(Loop[Inputs]):
         self.training = training
         self.workers: Workers = Alone(self.replica())
         for task in self.tasks:
-            if task.target is not None:
+            left = task.scorer.left
+            if task.target is not None and (left is None or left >= task.scorer.runs):
                 rows = self.rows(task, torch.from_numpy(task.target[None, :]))
-                task.elites.offer(task.target[None, :], task.scorer.score(rows).seconds)
+                task.elites.offer(task.target[None, :], task.scorer.score(rows, by=task.copied).seconds)
 
     @property
     def evaluations_per_update(self) -> int:
@@ -119,7 +120,6 @@ class OneShot(Loop[Inputs]):
         return Step(
             tasks=[batch.task for batch in batches],
             seconds=[batch.scored.seconds[int(training.greedy) :] for batch in batches],
-            shown=self.tasks,
             entropy=mean_of([batch.entropy for batch in batches]),
             gradient=norm,
             stepped=stepped,
@@ -140,6 +140,11 @@ class OneShot(Loop[Inputs]):
     def policy_arrays(self) -> Arrays:
         """The network whose greedy placements were best, if training keeps it, or else that of the last update."""
         return self.kept or network_arrays(self.module)
+
+    @property
+    def taught(self) -> bool:
+        """After the first update that does not copy, unless it learns nothing at all."""
+        return self.carried_on or (self.version > self.training.imitation and self.training.learning_rate > 0)
 
     def options(self) -> dict[str, object]:
         """Of the training."""
@@ -170,7 +175,9 @@ class OneShot(Loop[Inputs]):
         rng.integers(2**62)  # the seed of the draw
         extra = int(training.greedy)
         rows = self.rows(task, actions)
-        scored = task.scorer.score(rows)
+        drawn = [self.credit("sample")] * len(rows)
+        drawn[:extra] = [self.credit("greedy")] * extra
+        scored = task.scorer.score(rows, by=drawn)
         teaches = (scored.feasible | (self.version < training.explore)) & ~scored.lost
         weight = teaches.astype(np.float64)
         weight[:extra] = 0.0

@@ -8,7 +8,7 @@ Notation    N operators, K devices, S samples
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -30,6 +30,26 @@ from stead.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A construction that was simulated so that a network can look at it."""
+
+    name: str
+    devices: NDArray[np.uint8]  # [group], or of a proposal [operator]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What looking at a problem has simulated: it is counted, and never owed to the network."""
+
+    evaluations: int = 0
+    cut: Cut | None = None  # the best of it
+
+
+NOTHING_SEEN = Seen()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
     """Placements a policy draws, the greedy one among them if it has one."""
 
@@ -37,6 +57,7 @@ class Proposal:
     log_probabilities: NDArray[np.float64]  # [sample]
     greedy: int = -1  # row of the greedy decode; -1 for none
     positions: NDArray[np.int32] | None = None  # [sample, operator]; priorities that come with each placement
+    seen: Seen = NOTHING_SEEN  # what was simulated on the way
 
     def __post_init__(self) -> None:
         if self.placements.ndim != 2 or self.placements.dtype != np.uint8:
@@ -60,6 +81,13 @@ class Policy(Protocol):
 
     def unsupported(self, problem: Problem) -> str | None:
         """Why it cannot place `problem`, in one sentence; None if it can."""
+
+    def looks(self, problem: Problem) -> int:
+        """Simulations that a proposal takes at most, before anything of it is scored."""
+
+    @property
+    def taught(self) -> bool:
+        """Whether it has learnt anything; what random weights draw is not owed to learning."""
 
     def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
         """Draw placements, the greedy one first; the same seed gives the same ones."""
@@ -95,6 +123,12 @@ class Reads(Method, Protocol[Inputs]):
     def inputs(self, problem: Problem) -> tuple[Grouping, Inputs]:
         """The groups that are placed, and what the network reads."""
 
+    def looks(self, problem: Problem) -> int:
+        """Simulations that `inputs` makes at most."""
+
+    def seen(self, inputs: Inputs) -> Seen:
+        """Those that it has made."""
+
 
 M = TypeVar("M", bound=Method)
 
@@ -102,8 +136,10 @@ M = TypeVar("M", bound=Method)
 class NetworkPolicy(Generic[Inputs]):
     """A trained network of a method, ready to place problems; a file of it holds arrays and JSON, no code."""
 
-    def __init__(self, method: Reads[Inputs], network: Network[Inputs], devices: int) -> None:
-        self.method, self.network, self.devices = method, network, devices
+    def __init__(
+        self, method: Reads[Inputs], network: Network[Inputs], devices: int, *, taught: bool = False
+    ) -> None:
+        self.method, self.network, self.devices, self.taught = method, network, devices, taught
 
     @property
     def name(self) -> str:
@@ -114,6 +150,10 @@ class NetworkPolicy(Generic[Inputs]):
         """What the method says about networks of this size."""
         return self.method.misfit(self.devices, problem)
 
+    def looks(self, problem: Problem) -> int:
+        """What the method says."""
+        return self.method.looks(problem)
+
     def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
         """The greedy placement first, then samples."""
         with one_thread():
@@ -123,7 +163,11 @@ class NetworkPolicy(Generic[Inputs]):
             rows = self.network.placements(inputs, actions).numpy().astype(np.uint8)
         devices, classes = rows[:, : grouping.count], rows[:, grouping.count :]
         positions = Ranks(problem, grouping).positions(classes) if classes.size else None
-        return Proposal(grouping.lift(devices), log_p.double().numpy(), greedy=0, positions=positions)
+        seen = self.method.seen(inputs)
+        if seen.cut is not None:
+            lifted = grouping.lift(seen.cut.devices[None, :])[0]
+            seen = replace(seen, cut=replace(seen.cut, devices=lifted))
+        return Proposal(grouping.lift(devices), log_p.double().numpy(), greedy=0, positions=positions, seen=seen)
 
     def save(self, path: Path) -> None:
         """Write the policy to a file."""
@@ -132,14 +176,14 @@ class NetworkPolicy(Generic[Inputs]):
     @staticmethod
     def load(path: Path, kind: type[Reads[Inputs]]) -> NetworkPolicy[Inputs]:
         """Read a policy of a kind of method; a damaged or foreign file is BadInput."""
-        method, arrays, devices = read_policy(path, kind)
+        method, arrays, devices, taught = read_policy(path, kind)
         network = method.network(devices, 0)
         load_network(network, arrays)
-        return NetworkPolicy(method, network, devices)
+        return NetworkPolicy(method, network, devices, taught=taught)
 
 
-def read_policy(path: Path, kind: type[M]) -> tuple[M, Arrays, int]:
-    """(method, its network, devices it is for) of a file; the arrays are known to fit the network of the method."""
+def read_policy(path: Path, kind: type[M]) -> tuple[M, Arrays, int, bool]:
+    """(method, its network, devices it is for, whether it has learnt) of a file; the arrays fit the network."""
     arrays, document = tensor_file.load(path)
     name = kind().name
     if document.get("policy") != name:
@@ -156,7 +200,8 @@ def read_policy(path: Path, kind: type[M]) -> tuple[M, Arrays, int]:
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
         reason = one_line(f"{type(error).__name__}: {error}", 200)
         raise BadInput(f"{path} does not say how its network is built: {reason}") from None
-    return method, arrays, devices
+    trained = document.get("trained")
+    return method, arrays, devices, not (isinstance(trained, Mapping) and trained.get("updates") == 0)
 
 
 def other_width(devices: int, problem: Problem) -> str | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stead.coarsen import Grouping
 from stead.learn.ground.reward import Evaluator, Scorer, Values
 from stead.problem import Placement, Priority, Problem
-from stead.sim import simulate, simulate_many
+from stead.sim import simulate_many
 from stead.sim.ranks import rank_positions
 
 CLASSES = 9
@@ -52,9 +52,15 @@ class OrderedScorer(Scorer):
     runs = 2
 
     def __init__(
-        self, problem: Problem, grouping: Grouping, *, threads: int = 0, evaluate: Evaluator | None = None
+        self,
+        problem: Problem,
+        grouping: Grouping,
+        *,
+        threads: int = 0,
+        evaluate: Evaluator | None = None,
+        limit: int | None = None,
     ) -> None:
-        super().__init__(problem, grouping, threads=threads, evaluate=evaluate)
+        super().__init__(problem, grouping, threads=threads, evaluate=evaluate, limit=limit)
         if evaluate is not None:
             self.runs = 1  # whoever measures is given devices alone
         self.ranks = Ranks(problem, grouping)
@@ -72,16 +78,10 @@ class OrderedScorer(Scorer):
         """The placements that rows stand for, without their orders."""
         return self.grouping.lift(rows[:, : self.grouping.count])
 
-    def placement(self, row: NDArray[np.uint8]) -> Placement:
-        """With the order of the row where that is better than the policy of the objective."""
-        devices = self.lifted(row[None, :])[0]
-        free = Placement(self.problem, devices)
-        if self.evaluate is not None:
-            return free
-        own = Placement(self.problem, devices, Priority(self._positions(row[None, :])[0]))
-        traces = [simulate(self.problem, one) for one in (free, own)]
-        seconds = [one.objective_seconds if one.feasible else np.inf for one in traces]
-        return own if seconds[1] < seconds[0] else free
+    def placement(self, row: NDArray[np.uint8], run: int = 0) -> Placement:
+        """Run 0 leaves the order to the policy of the objective, run 1 has that of the row."""
+        order = Priority(self._positions(row[None, :])[0]) if run else None
+        return Placement(self.problem, self.lifted(row[None, :])[0], order)
 
     def _simulated(self, rows: NDArray[np.uint8]) -> list[Values]:
         free = super()._simulated(rows)
@@ -96,7 +96,7 @@ class OrderedScorer(Scorer):
                 simulate_many(self.problem, self.lifted(part), positions=places, threads=self.threads)
             )
         self.simulated_seconds += time.perf_counter() - begin
-        return [min(pair, key=_worth) for pair in zip(free, own, strict=True)]
+        return [min(one, (*other[:3], 1), key=_worth) for one, other in zip(free, own, strict=True)]
 
     def _positions(self, rows: NDArray[np.uint8]) -> NDArray[np.int32]:  # [row, operator]
         return self.ranks.positions(rows[:, self.grouping.count :])
@@ -104,5 +104,4 @@ class OrderedScorer(Scorer):
 
 def _worth(values: Values) -> tuple[float, float]:
     """What runs before what does not, then by the share of memory that lacks."""
-    seconds, overfull, _ = values
-    return seconds, overfull
+    return values[0], values[1]

@@ -23,12 +23,12 @@ from stead.learn.ground.network import Inputs
 from stead.learn.ground.one_shot import OneShot
 from stead.learn.ground.policy import Method, NetworkPolicy, Policy, Proposal, Reads, document_of
 from stead.learn.ground.ray_workers import Actors
-from stead.learn.ground.reward import Evaluator
-from stead.learn.ground.task import REFERENCES, Start, Task
+from stead.learn.ground.reward import OWN, Evaluator
+from stead.learn.ground.task import REFERENCES, Start, Task, attempted
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.ground.training_run import Run, train
 from stead.learn.ground.workers import Processes
-from stead.problem import Priority, Problem
+from stead.problem import Placement, Priority, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers.registry import solver
@@ -62,6 +62,9 @@ class Learns(Method, Protocol):
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Search until done or until `budget` is spent."""
+
+    def looks(self, problem: Problem) -> int:
+        """Simulations that a learner makes at most before it may choose whether to make more."""
 
     def planned(self, updates: int) -> Learns:
         """The same for a training run of so many updates, for a rate may fall until the last of them."""
@@ -104,12 +107,14 @@ class PolicySolver:
         search = started(self, problem, budget, seed)
         with search.interruptible():
             begin_with_baselines(search, self.baselines)
-            count = self.samples
+            looks, count = self.policy.looks(problem), self.samples
             if search.remaining_evaluations is not None:
-                count = min(count, search.remaining_evaluations)
-            if count and not search.done and len(problem.graph):
+                count = min(count, search.remaining_evaluations - looks)
+            if count < 1:
+                search.notes.append(not_asked(self.name, looks, search))
+            elif not search.done and len(problem.graph):
                 proposal = self.policy.propose(problem, count, seed)
-                offer_proposal(search, proposal, self.name)
+                offer_proposal(search, proposal, self.name, taught=self.policy.taught)
             if self.polish:
                 polish(search)
         return search.solution()
@@ -148,9 +153,12 @@ def solve_by_learning(
     with search.interruptible(), one_thread():
         known = begin_with_baselines(search, BASELINES)
         if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
-            references = {name: known[name] for name in REFERENCES if name in known}
-            start = Start(references or known, search.best)
-            _learn(search, method, method.learner([problem], seed, [start]), Patience(patience))
+            left, looks = search.remaining_evaluations, method.looks(problem)
+            if left is not None and left < looks:
+                search.notes.append(not_asked(method.name, looks, search))
+            else:
+                start = start_of(search, known)
+                _learn(search, method, method.learner([problem], seed, [start]), Patience(patience))
         for name in after:
             if not search.done:
                 search.try_solver(solver(name))
@@ -237,31 +245,58 @@ def begin_with_baselines(search: Search, names: Sequence[str]) -> dict[str, floa
     for name in names:
         if search.done:
             break
-        solution = search.try_solver(solver(name))
-        if solution is not None:
-            found[name] = solution.objective_seconds
+        answer, spent = attempted(search.problem, name, search.rest_of_budget())
+        if isinstance(answer, Solution):
+            search.adopt(answer)
+            found[name] = answer.objective_seconds
+            continue
+        search.evaluations += spent
+        if answer is not None:
+            search.notes.append(f"{name}: {answer}")
+            if answer.placement is not None and search.remaining_evaluations != 0:
+                search.offer(answer.placement, found_by=name)
     return found
 
 
-def offer_proposal(search: Search, proposal: Proposal, name: str) -> None:
-    """Score a proposal, greedy and samples apart, and note how each did."""
-    rows = proposal.placements
+def start_of(search: Search, known: dict[str, float]) -> Start:
+    """What a learner begins with after the baselines, which the search has counted."""
+    references = {name: known[name] for name in REFERENCES if name in known}
+    return Start(references or known, search.best, search.found_by, limit=search.remaining_evaluations)
+
+
+def not_asked(name: str, looks: int, search: Search) -> str:
+    """Why a policy did not get its turn."""
+    return (
+        f"{name}: not asked, since looking at the problem takes up to {looks} evaluations and a placement one more; "
+        f"{search.remaining_evaluations} were left"
+    )
+
+
+def offer_proposal(search: Search, proposal: Proposal, name: str, *, taught: bool = True) -> None:
+    """Score a proposal, greedy and samples apart, and note how each did; what it looked at comes first."""
+    rows, seen = proposal.placements, proposal.seen
+    search.evaluations += seen.evaluations
+    if seen.cut is not None and math.isfinite(seen.cut.seconds):
+        placement = Placement(search.problem, seen.cut.devices)
+        search.adopt(Solution(placement, seen.cut.seconds, solver=search.solver, found_by=seen.cut.name))
+        search.notes.append(f"{name} was shown {seen.cut.name}: {shown(seen.cut.seconds)}")
+    greedy, sample = (f"{name} {kind}" if taught else f"{name} prior" for kind in ("greedy", "sample"))
     if proposal.greedy >= 0:
-        seconds = search.offer(rows[proposal.greedy], found_by=f"{name} greedy")
+        seconds = search.offer(rows[proposal.greedy], found_by=greedy)
         if proposal.positions is not None:
             order = Priority(proposal.positions[proposal.greedy])
-            own = search.offer(rows[proposal.greedy], order=order, found_by=f"{name} greedy")
+            own = search.offer(rows[proposal.greedy], order=order, found_by=greedy)
             seconds = min(seconds, own)
         search.notes.append(f"{name} greedy: {shown(seconds)}")
         rows = np.delete(rows, proposal.greedy, axis=0)
-    scored = search.offer_many(np.unique(rows, axis=0), found_by=f"{name} sample")
+    scored = search.offer_many(np.unique(rows, axis=0), found_by=sample)
     if len(scored):
         search.notes.append(f"{name}: best of {len(scored)} different samples {shown(float(scored.min()))}")
     if proposal.positions is not None:
-        _offer_ordered(search, proposal, name)
+        _offer_ordered(search, proposal, name, sample)
 
 
-def _offer_ordered(search: Search, proposal: Proposal, name: str) -> None:
+def _offer_ordered(search: Search, proposal: Proposal, name: str, found_by: str) -> None:
     """Score samples in the orders that come with them; the best of them is scored once more."""
     assert proposal.positions is not None
     left = search.remaining_evaluations
@@ -273,7 +308,7 @@ def _offer_ordered(search: Search, proposal: Proposal, name: str) -> None:
     search.evaluations += count
     seconds = np.where(scores.feasible, scores.seconds, np.inf)
     best = int(np.argmin(seconds))
-    search.offer(rows[best], order=Priority(positions[best]), found_by=f"{name} sample")
+    search.offer(rows[best], order=Priority(positions[best]), found_by=found_by)
     search.notes.append(f"{name}: best of {count} samples in their own order {shown(float(seconds[best]))}")
 
 
@@ -288,43 +323,60 @@ def polish(search: Search) -> None:
     search.notes.append(f"polish: {shown(before)} to {shown(search.best_seconds)}")
 
 
+class Account:
+    """What a learner has spent and found, handed over to a search bit by bit."""
+
+    def __init__(self, search: Search, task: Task[object], name: str) -> None:
+        self.search, self.task, self.name = search, task, name
+        self._counted = 0
+
+    def hand_over(self) -> None:
+        """Count what is new, and take over the best placement if it is better; whoever made it is named."""
+        scorer = self.task.scorer
+        evaluations, found = scorer.evaluations - self._counted, scorer.incumbent
+        self._counted = scorer.evaluations
+        if found is None:
+            self.search.evaluations += evaluations
+            return
+        self.search.adopt(
+            Solution(
+                scorer.placed(found),
+                found.seconds,
+                solver=self.search.solver,
+                found_by=f"{self.name} {found.by}" if found.by in OWN else found.by,
+                evaluations=evaluations,
+            )
+        )
+
+    def begun_with(self) -> str:
+        """What was there before the network drew anything, for notes."""
+        start = self.task.scorer.start
+        return "" if start is None else f", began with {start.by} {shown(start.seconds)}"
+
+
 def _learn(search: Search, method: Learns, learner: Trainee, patience: Patience) -> None:
-    """Updates on one problem, each handed to the search."""
-    task, counted = learner.tasks[0], 0
+    """Updates on one problem, each handed to the search; what was there before them comes first."""
+    task = learner.tasks[0]
+    account, scorer = Account(search, task, method.name), task.scorer
     search.notes.extend(task.notes)
+    account.hand_over()
     while learner.version < method.updates and not search.done:
         left = search.remaining_evaluations
         if left is not None and left < learner.evaluations_per_update:
             break
         learner.update()
-        adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} sample")
-        counted = task.scorer.evaluations
+        account.hand_over()
         if patience.ends(task):
             search.notes.append(f"{method.name}: the last {patience.quiet} updates drew nothing new")
             break
-    left = search.remaining_evaluations
-    if left is None or left >= task.scorer.runs:
-        found = task.scorer.score(learner.greedy(task)[None, :]).seconds[0]
-        adopt_task(search, task, task.scorer.evaluations - counted, f"{method.name} greedy")
-        search.notes.append(
-            f"{method.name}: {learner.version} updates, {task.scorer.evaluations} evaluations, "
-            f"best sample {shown(task.scorer.best_seconds)}, greedy {shown(float(found))}"
-        )
-
-
-def adopt_task(search: Search, task: Task[object], evaluations: int, found_by: str) -> None:
-    """Count evaluations, and take over the best placement of a task if it is better."""
-    if task.scorer.best is None:
-        search.evaluations += evaluations
-        return
-    search.adopt(
-        Solution(
-            task.scorer.placement(task.scorer.best),
-            task.scorer.best_seconds,
-            solver=search.solver,
-            found_by=found_by,
-            evaluations=evaluations,
-        )
+    drawn = "nothing was drawn" if not learner.version else f"best sample {shown(scorer.best_seconds)}"
+    left, greedy = search.remaining_evaluations, "not scored"
+    if left is None or left >= scorer.runs:
+        greedy = shown(float(scorer.score(learner.greedy(task)[None, :], by=learner.credit("greedy")).seconds[0]))
+        account.hand_over()
+    search.notes.append(
+        f"{method.name}: {learner.version} updates, {scorer.evaluations} evaluations{account.begun_with()}, "
+        f"{drawn}, greedy {greedy}{'' if learner.taught else '; it has learnt from no reward'}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,10 +15,10 @@ from stead.learn.ground.equal_devices import device_classes
 from stead.learn.ground.reward import Evaluator, Reward, Scorer, ScorerNumbers
 from stead.learn.ground.tensor_file import Arrays
 from stead.problem import Problem
-from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
 from stead.solvers.registry import solver
-from stead.solvers.solution import Budget
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
 
 MOST_ELITES = 32
 REFERENCES = ("single", "expert")  # the best of them is what rewards are relative to
@@ -39,36 +39,60 @@ class Start:
 
     known: dict[str, float]  # seconds of the baselines that fit
     best: NDArray[np.uint8] | None  # [operator]; the best placement of them
+    best_by: str = ""  # which of them that is
+    evaluations: int = 0  # that it took and nobody has counted yet
+    limit: int | None = None  # evaluations that a learner may make, what comes before learning included; None: any
 
     @staticmethod
     def of(problem: Problem, evaluate: Evaluator | None = None) -> Start:
         """Solve the baselines that rewards are relative to; `evaluate` times them instead of the simulator."""
         found: dict[str, float] = {}
         best: NDArray[np.uint8] | None = None
+        best_by, evaluations = "", 0
         for name in REFERENCES:
-            try:
-                solution = solver(name).solve(problem, Budget(), 0)
-            except Infeasible:
+            solution, spent = constructed(problem, name, Budget())
+            evaluations += spent if evaluate is None else 0
+            if solution is None:
                 continue
             seconds = solution.objective_seconds
             if evaluate is not None:
-                seconds = float(evaluate(solution.placement.devices[None, :])[0])
+                seconds, evaluations = float(evaluate(solution.placement.devices[None, :])[0]), evaluations + 1
                 if not math.isfinite(seconds):
                     continue
             if best is None or seconds < min(found.values()):
-                best = solution.placement.devices
+                best, best_by = solution.placement.devices, name
             found[name] = seconds
-        return Start(found, best)
+        return Start(found, best, best_by, evaluations)
 
     def reference_seconds(self, problem: Problem) -> float:
         """The best of them; where none fits, the slowest single device without a memory limit."""
         return max(min(self.known.values(), default=slowest_single(problem) or 1.0), 1e-12)
 
 
+def constructed(problem: Problem, name: str, budget: Budget) -> tuple[Solution | None, int]:
+    """(what a solver finds, simulations that it took); None where it does not apply or nothing of it fits."""
+    found, evaluations = attempted(problem, name, budget)
+    return (found if isinstance(found, Solution) else None), evaluations
+
+
+def attempted(problem: Problem, name: str, budget: Budget) -> tuple[Solution | Infeasible | None, int]:
+    """(what a solver finds or why nothing of it fits, simulations that it took); None where it does not apply.
+
+    What fails has been simulated as well: it is counted by the search that a budget shows.
+    """
+    made, searches = solver(name), list[Search]()
+    if made.unsupported(problem) is not None:
+        return None, 0
+    try:
+        found = made.solve(problem, replace(budget, on_search=searches.append), 0)
+    except Infeasible as error:
+        return error, searches[0].evaluations if searches else 0
+    return found, found.evaluations
+
+
 def slowest_single(problem: Problem) -> float:
-    """Seconds of the slowest device that can run everything, memory aside; 0 if none can."""
-    rows = np.repeat(np.arange(len(problem.cluster), dtype=np.uint8)[:, None], len(problem.graph), axis=1)
-    seconds = simulate_many(problem, rows, memory="off").seconds
+    """Seconds of the slowest device that can run everything, one operator after the other; 0 if none can."""
+    seconds = problem.costs.seconds.sum(axis=0)
     return float(seconds[np.isfinite(seconds)].max(initial=0.0))
 
 
@@ -111,6 +135,7 @@ class Task(Generic[Inputs]):
     reward: Reward
     start: Start
     target: NDArray[np.int64] | None = None  # [choice]; for imitation, equal devices named by first use
+    copied: str = ""  # the construction that the target is
     average: float | None = None  # the moving average of rewards
     notes: tuple[str, ...] = ()  # what a reader of the result should know
     elites: Elites = field(default_factory=Elites)
@@ -123,6 +148,7 @@ class Task(Generic[Inputs]):
     def __post_init__(self) -> None:
         self.name = self.name or self.problem.graph.name
         self.classes = device_classes(self.problem)
+        self.scorer.evaluations += self.start.evaluations
         self.bound_seconds = best_bound(self.problem).seconds
 
     @property
@@ -138,7 +164,8 @@ class Task(Generic[Inputs]):
     @property
     def best_known_seconds(self) -> float:
         """Of anything scored so far, baselines included."""
-        return min([self.scorer.best_seconds, *self.known.values()])
+        found = self.scorer.incumbent
+        return min([math.inf if found is None else found.seconds, *self.known.values()])
 
     def state(self) -> tuple[Arrays, TaskNumbers]:
         """(arrays, numbers) from which `restore` goes on as if nothing had happened."""

@@ -22,6 +22,7 @@ from stead.printing.wording import one_line
 
 FORMAT = 1
 COLUMNS = ("elapsed_seconds", *Metrics.__dataclass_fields__)
+MAY_LACK = ("best", "start", "mean", "greedy")  # null in the log where nothing was scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def train(
         "format": FORMAT,
         "updates": trainee.version,
         "seed": trainee.seed,
-        "evaluations": sum(task.scorer.evaluations for task in trainee.tasks),
+        "evaluations": trainee.evaluations,
         "graphs": [{"name": task.name, "problem": task.problem.fingerprint} for task in trainee.tasks],
     }
     tensor_file.save(run.output, trainee.policy_arrays(), {**document, "trained": trained})
@@ -97,10 +98,10 @@ class Log:
 
     def __init__(self, run: Run, version: int) -> None:
         path = run.beside(".jsonl")
-        rows = [row for row in read_log(path) if row["update"] <= version] if version else []
+        rows = [row for row in read_log(path) if _number(row, "update") <= version] if version else []
         write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = path.open("a", encoding="utf-8")
-        self._begin = time.monotonic() - (rows[-1]["elapsed_seconds"] if rows else 0.0)
+        self._begin = time.monotonic() - (_number(rows[-1], "elapsed_seconds") if rows else 0.0)
 
     def add(self, metrics: Metrics) -> None:
         """Log one update."""
@@ -113,15 +114,16 @@ class Log:
         self._file.close()
 
 
-def read_log(path: Path) -> list[dict[str, float]]:
+def read_log(path: Path) -> list[curves.Row]:
     """The rows of a log; a last line that a kill cut off is left out."""
-    rows = []
+    rows = list[curves.Row]()
     if path.exists():
         for line in read_text(path, too_large="is it a log that stead wrote?").splitlines():
             try:
                 row = json.loads(line)
                 for name in COLUMNS:
-                    float(row[name])
+                    if row[name] is not None or name not in MAY_LACK:
+                        float(row[name])
                 rows.append(row)
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 break
@@ -129,10 +131,22 @@ def read_log(path: Path) -> list[dict[str, float]]:
 
 
 def progress_line(metrics: Metrics, learner: Trainee, elapsed_seconds: float) -> str:
-    """Best, mean, greedy, entropy and speed, with the bound and the baselines, as ratios to the reference."""
+    """What the network drew (best, mean, greedy), entropy and speed; then what was given to it, rules and the bound.
+
+    All are ratios to the reference; `-` is what nothing was scored for.
+    """
     rate = metrics.evaluations / max(elapsed_seconds, 1e-9)
     lines = "  ".join(f"{name} {value:.3f}" for name, value in curves.lines_of(learner.tasks).items())
-    return (
-        f"update {metrics.update}  best {metrics.best:.4f}  mean {metrics.mean:.4f}  greedy {metrics.greedy:.4f}  "
-        f"entropy {metrics.entropy:.3f}  {metrics.evaluations} evaluations, {rate:.0f}/s  | {lines}"
+    own = "  ".join(
+        f"{name} -" if value is None else f"{name} {value:.4f}"
+        for name, value in (("best", metrics.best), ("mean", metrics.mean), ("greedy", metrics.greedy))
     )
+    return (
+        f"update {metrics.update}  {own}  entropy {metrics.entropy:.3f}  "
+        f"{metrics.evaluations} evaluations, {rate:.0f}/s  | {lines}"
+    )
+
+
+def _number(row: curves.Row, name: str) -> float:
+    """A number that no row lacks."""
+    return float(row[name] or 0.0)

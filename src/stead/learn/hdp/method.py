@@ -26,14 +26,17 @@ Presets, and why
     grouper       from random weights                     copies the co-location rules first (`init="random"` leaves
                                                           that out), for a random grouping of thousands of operators
                                                           cuts nearly every tensor
+    placer        from random weights                     begins by following placed neighbours (`follow=0` leaves that
+                                                          out): a prior, not learning; see colocrl/method.py
     memory        not looked at while decoding            devices without room for a group's weights are masked
     operators     kind, shapes, positions of up to 6      + FLOPs, bytes, seconds per device, degrees, levels,
                   inputs and 6 outputs                    positions
 
 Deviations from the paper, both presets: the simulator stands for measured steps; shapes are log1p and standardised,
 positions are divided by N; the grouper has a non-linearity (published code has none); kinds come from a fixed
-vocabulary; 64 groups and hidden width 128, so that minutes on 2 cores suffice; groups that are not used are not
-decoded; an operator that its group's device cannot run goes to its own fastest device.
+vocabulary; 64 groups and hidden width 128, so that minutes on 2 cores suffice; the placer has a residual around its
+encoder (what a group is must not drown in what is around it) and is told which group it places; groups that are not
+used are not decoded; an operator that its group's device cannot run goes to its own fastest device.
 """
 
 from __future__ import annotations
@@ -62,9 +65,9 @@ from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_even, check_least, check_words, one_number_of_devices
 from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import placed_groups
-from stead.learn.ground.policy import NetworkPolicy, other_width
+from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
-from stead.learn.ground.seq2seq import Seq2Seq
+from stead.learn.ground.seq2seq import FOLLOW, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task
 from stead.learn.hdp.network import SHAPES_BEGIN, Hierarchical, Operators
@@ -120,6 +123,7 @@ class Parts:
 
     init: str = "rules"  # of the grouper; random: nothing is copied. Corrected only
     temperature: float = 0.0  # of the logits; 0: that of the variant
+    follow: float = FOLLOW  # how strongly a group goes with placed neighbours before training; corrected only
 
     def __post_init__(self) -> None:
         check_words(self, {"init": get_args(Init)})
@@ -216,6 +220,7 @@ class HDP:
                 temperature=temperature,
                 mean_words=preset.all_features,
                 follows=preset.all_features,
+                follow=self.parts.follow,
             )
             return Hierarchical(
                 features=width(devices) + 2 * OCTAVES if preset.all_features else DIMENSIONS + 2 * NEIGHBOURS,
@@ -252,6 +257,14 @@ class HDP:
             preset.all_features,
         )
 
+    def looks(self, problem: Problem) -> int:
+        """Nothing is simulated before learning."""
+        return 0
+
+    def seen(self, inputs: Operators) -> Seen:
+        """Nothing."""
+        return Seen()
+
     def planned(self, updates: int) -> HDP:
         """With so many updates."""
         return replace(self, updates=updates)
@@ -276,7 +289,7 @@ class HDP:
         grouping, inputs = self.inputs(problem)
         relative = start.reference_seconds(problem) if preset.relative else 1.0
         reward = Reward("sqrt", relative, None if preset.relative else FAILING_SECONDS)
-        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate)
+        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate, limit=start.limit)
         return Task(grouping, inputs, scorer, reward, start)
 
 

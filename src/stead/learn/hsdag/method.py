@@ -63,7 +63,7 @@ from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_least, check_words, one_number_of_devices
 from stead.learn.ground.parts import former, from_options
-from stead.learn.ground.policy import NetworkPolicy, other_width
+from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import Evaluator, Reward, Scorer
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task
@@ -206,6 +206,14 @@ class HSDAG:
         grouping, inputs, _ = self._looked(problem)
         return grouping, inputs
 
+    def looks(self, problem: Problem) -> int:
+        """Nothing is simulated before learning."""
+        return 0
+
+    def seen(self, inputs: GraphInputs) -> Seen:
+        """Nothing."""
+        return Seen()
+
     def planned(self, updates: int) -> HSDAG:
         """Nothing here depends on the number of updates."""
         return self
@@ -269,7 +277,7 @@ class HSDAG:
 
     def _task(self, problem: Problem, start: Start, evaluate: Evaluator | None) -> Task[GraphInputs]:
         grouping, inputs, how = self._looked(problem)
-        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate)
+        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate, limit=start.limit)
         reward = Reward("log", start.reference_seconds(problem))
         return Task(grouping, inputs, scorer, reward, start, notes=(how,))
 
@@ -283,7 +291,7 @@ class HSDAG:
         problem, start = problems[0], starts[0]
         grouping, how = coarsened(problem, "published", most=self.groups)
         inputs = PublishedInputs.of(problem, grouping)
-        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate)
+        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate, limit=start.limit)
         reward = Reward("log", start.reference_seconds(problem))
         task = Task(grouping, inputs, scorer, reward, start, notes=(how,))
         with torch.random.fork_rng(devices=[]):

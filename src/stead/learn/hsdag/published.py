@@ -254,7 +254,6 @@ class PublishedLoop(Loop[PublishedInputs]):
         return Step(
             tasks=[task],
             seconds=[np.array(found)],
-            shown=[task],
             entropy=mean_of(spread),
             gradient=norm,
             stepped=norm > 0,
@@ -265,7 +264,8 @@ class PublishedLoop(Loop[PublishedInputs]):
         """Of a placement of groups; inf for one on one device, and for one that fails."""
         seconds = math.inf
         if len(np.unique(devices)) > 1:
-            seconds = float(self.tasks[0].scorer.score(devices[None, :].astype(np.uint8)).seconds[0])
+            row = devices[None, :].astype(np.uint8)
+            seconds = float(self.tasks[0].scorer.score(row, by=self.credit("sample")).seconds[0])
         self.rejected += not math.isfinite(seconds)
         return seconds
 
@@ -291,6 +291,11 @@ class PublishedLoop(Loop[PublishedInputs]):
     def policy_arrays(self) -> Arrays:
         """The network of the best sample."""
         return self.kept or network_arrays(self.module)
+
+    @property
+    def taught(self) -> bool:
+        """After the first episode."""
+        return self.version > 0 and self.learning_rate > 0
 
     def options(self) -> dict[str, object]:
         """There is but one."""

@@ -9,13 +9,13 @@ Modes of returns, for rho = 10, 9, 7, 8
     intermediate   rho_t - rho_T         +2, +1, -1      the sum of rho_i - rho_{i+1} from t on (paper)
     log            ln rho_t - ln rho_T   0.223, 0.118, -0.134
 
-A step that keeps the device is not simulated, nor is a placement that was seen before.
+A step that keeps the device is not simulated, nor is a placement that these episodes came upon before.
 """
 
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,13 +29,14 @@ from stead.learn.ground.reward import Scored
 from stead.learn.ground.task import Task
 from stead.learn.placeto.features import Inputs
 from stead.learn.placeto.network import PlacetoNet, log_probabilities
-from stead.sim import StartTimes
+from stead.learn.placeto.timed import TimedScorer
 
 Returns = Literal["intermediate", "log"]
 Look = tuple[Tensor, Tensor, Tensor, Tensor]  # e, v, f, mask: what the network is given, see network.py
 GROUP_FEATURES, DEVICE_FEATURES = 7, 8
 OVERFULL_WEIGHT = 10.0  # rho = seconds * (1 + 10 * share of memory that lacks)
 PENALTY = 2.0  # as published: seconds per gigabyte that lacks
+LED, RANDOM = "led step", "random start"  # who placements are owed to that no policy chose
 MOST_SECONDS = 10.0  # as published: whatever is slower counts as this
 
 
@@ -74,9 +75,9 @@ class Walk:
     """The decision process of one task."""
 
     def __init__(self, task: Task[Inputs], observation: Observation) -> None:
-        self.task, self.observation = task, observation
+        assert isinstance(task.scorer, TimedScorer)
+        self.task, self.observation, self.scorer = task, observation, task.scorer
         self.inputs = task.inputs
-        self.times = StartTimes(task.problem)
         self.capacity = max((device.usable_bytes for device in task.problem.cluster), default=0)
 
     def price(self, scored: Scored) -> NDArray[np.float64]:  # [B]
@@ -99,12 +100,17 @@ class Walk:
         led: NDArray[np.uint8] | None = None,
         sweeps: int = 1,
         keep: bool = True,
+        taught: bool = True,
     ) -> Episodes:
         """Episodes from given placements; greedy rows take the likeliest device. `keep` what learning needs.
 
-        The first episodes do not choose: each is led to its row of `led` [episode, group].
+        The first episodes do not choose: each is led to its row of `led` [episode, group]. What episodes come upon is
+        owed to the network if it is `taught`, unless they are led there.
         """
-        state = State(self, starts)
+        drawn = ["greedy" if one else "sample" for one in greedy.tolist()] if taught else ["prior"] * len(starts)
+        drawn[: 0 if led is None else len(led)] = [LED] * (0 if led is None else len(led))
+        self.scorer.begin()
+        state = State(self, starts, drawn)
         episodes = Episodes(starts, state.rho, state.seconds)
         argmax = torch.from_numpy(greedy)[:, None]
         for _ in range(sweeps):
@@ -130,9 +136,10 @@ class Walk:
 class State:
     """Placements of B episodes, and what the simulator says about them."""
 
-    def __init__(self, walk: Walk, rows: NDArray[np.uint8]) -> None:
+    def __init__(self, walk: Walk, rows: NDArray[np.uint8], drawn: Sequence[str] | None = None) -> None:
         inputs = walk.inputs
         self.walk, self.rows = walk, rows.copy()
+        self.drawn = ["sample"] * len(rows) if drawn is None else list(drawn)  # [B]; who steps are owed to
         self.visits = np.zeros(inputs.groups)
         self.on = np.zeros((*rows.shape, inputs.devices), dtype=np.float32)  # [B, N, K]
         np.put_along_axis(self.on, rows[:, :, None].astype(np.int64), 1.0, axis=2)
@@ -140,7 +147,7 @@ class State:
         count = len(rows)
         self.rho, self.seconds = np.full(count, walk.task.reward.reference_seconds), np.full(count, math.inf)
         self.start, self.finish = np.zeros(rows.shape), np.zeros(rows.shape)
-        self._judge(np.arange(count))
+        self._judge(np.arange(count), [RANDOM] * count)
 
     def move(self, v: int, devices: NDArray[np.int64]) -> None:
         """Put group v of every episode on a device; only what changes is simulated."""
@@ -152,18 +159,18 @@ class State:
         self.on[:, v] = 0.0
         self.on[np.arange(len(devices)), v, devices] = 1.0
         self.load[:, v] = self.on[:, v] * self.walk.inputs.seconds[v]
-        self._judge(changed)
+        self._judge(changed, [self.drawn[n] for n in changed.tolist()])
 
-    def _judge(self, changed: NDArray[np.int64]) -> None:
-        walk, task = self.walk, self.walk.task
-        scored = task.scorer.score(self.rows[changed])
+    def _judge(self, changed: NDArray[np.int64], by: Sequence[str]) -> None:
+        walk = self.walk
+        if not len(changed):
+            return
+        if walk.observation.start_times:
+            scored, (self.start[changed], self.finish[changed]) = walk.scorer.timed(self.rows[changed], by)
+        else:
+            scored = walk.scorer.score(self.rows[changed], by)
         known = ~scored.lost  # what could not be timed leaves an episode where it was: no gain, no loss
         self.rho[changed[known]], self.seconds[changed[known]] = walk.price(scored)[known], scored.seconds[known]
-        if walk.observation.start_times:
-            begin = time.perf_counter()
-            times = walk.times.of(task.grouping.lift(self.rows[changed]))
-            self.start[changed], self.finish[changed] = walk.inputs.spans(*times)
-            task.scorer.simulated_seconds += time.perf_counter() - begin
 
     def look(self, v: int) -> Look:
         """(e, v, f, mask): what the network is told before group v is placed."""

@@ -38,6 +38,7 @@ Baseline = Literal["batch", "history"]
 HISTORY = 10  # updates of one graph that the published baseline remembers
 SWEEPS = 3  # at most, of an evaluation
 RANDOM_STARTS = 3  # of an evaluation, beside the single device
+CLIMB = "climb on groups"  # who placements are owed to that hill climbing found
 TRIED = 32  # moves of hill climbing that are simulated at a time
 CHUNK = 600_000  # floats of one layer that are computed at a time: they stay in the cache of a core
 
@@ -84,6 +85,14 @@ class EpisodeTraining:
         return self.entropy * max(self.least_entropy, 1 - version / max(1.0, 0.7 * self.updates))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownRows:
+    """Placements of groups that are there before anything is learnt, and who made them."""
+
+    rows: NDArray[np.uint8]  # [start, group]; the single device first
+    names: tuple[str, ...]
+
+
 class PlacetoLearner(Loop[Inputs]):
     """Learns from episodes that walk over the groups of one graph after the other."""
 
@@ -93,14 +102,15 @@ class PlacetoLearner(Loop[Inputs]):
         tasks: Sequence[Task[Inputs]],
         training: EpisodeTraining,
         observation: Observation,
-        starts: Sequence[NDArray[np.uint8]],
+        starts: Sequence[KnownRows],
         *,
         seed: int = 0,
     ) -> None:
         super().__init__(network, tasks, learning_rate=training.learning_rate, seed=seed)
         self.network, self.training, self.observation = network, training, observation
         self.walks = [Walk(task, observation) for task in self.tasks]
-        self.known = list(starts)  # [start, group] each; the single device first
+        self.known = [one.rows for one in starts]  # [start, group] each; the single device first
+        self.known_by = [one.names for one in starts]
         self.history: list[list[NDArray[np.float64]]] = [[] for _ in self.tasks]  # mean returns of updates
 
     @property
@@ -108,7 +118,18 @@ class PlacetoLearner(Loop[Inputs]):
         """At most so many placements are simulated by one update: all steps of all episodes, and the starts."""
         most = max(task.grouping.count for task in self.tasks)
         copied = max(map(len, self.known)) + self.training.teacher if self.training.imitation else 0
-        return (most + 1) * (self.training.episodes + 1) + copied
+        return self.runs * (most + 1) * (self.training.episodes + 1) + copied
+
+    @property
+    def runs(self) -> int:
+        """Simulations of a step at most."""
+        return max(walk.scorer.runs_timed for walk in self.walks)
+
+    @property
+    def taught(self) -> bool:
+        """After the first update in which not all episodes copy."""
+        copies = self.training.imitation if self.training.led >= self.training.episodes else 0
+        return self.carried_on or (self.version > copies and self.training.learning_rate > 0)
 
     def learn(self) -> Step:
         """Walk, score, learn."""
@@ -120,7 +141,7 @@ class PlacetoLearner(Loop[Inputs]):
         copies = self.version < training.imitation
         led = self._led(index, starts[:own][: training.led]) if copies else None
         greedy = np.arange(own + 1) == own  # the last row, which does not teach
-        episodes = walk.run(self.network, starts, generator, greedy=greedy, led=led)
+        episodes = walk.run(self.network, starts, generator, greedy=greedy, led=led, taught=self.taught)
         task.greedy_seconds = float(episodes.seconds[own])
         task.greedy_devices = len(np.unique(episodes.rows[own]))
         self.keep_by_greedy()
@@ -139,7 +160,6 @@ class PlacetoLearner(Loop[Inputs]):
         return Step(
             tasks=[task],
             seconds=[episodes.seconds[:own]],
-            shown=[task],
             entropy=episodes.entropy,
             gradient=norm,
             stepped=stepped,
@@ -166,6 +186,7 @@ class PlacetoLearner(Loop[Inputs]):
             starts = self.known[index][1:]
         sweeps, groups = SWEEPS, max(1, task.grouping.count)
         if limit is not None:
+            limit //= self.runs
             starts = starts[: max(1, limit // (groups + 1))]
             sweeps = min(SWEEPS, (limit // max(1, len(starts)) - 1) // groups)
         if not len(starts):
@@ -184,7 +205,7 @@ class PlacetoLearner(Loop[Inputs]):
         generator = torch.Generator().manual_seed(0)
         greedy = np.ones(len(starts), dtype=bool)
         return self.walks[index].run(
-            self.network, starts, generator, greedy=greedy, sweeps=sweeps, keep=False
+            self.network, starts, generator, greedy=greedy, sweeps=sweeps, keep=False, taught=self.taught
         )
 
     def policy_arrays(self) -> Arrays:
@@ -212,8 +233,8 @@ class PlacetoLearner(Loop[Inputs]):
         if not self.training.mixed_starts:
             return np.repeat(self._fixed(index), count, axis=0)
         known = list(self.known[index])
-        if task.scorer.best is not None:
-            best = [task.scorer.best] * (2 if self.alarms else 1)
+        if task.scorer.incumbent is not None:
+            best = [task.scorer.incumbent.row] * (2 if self.alarms else 1)
             known = [*best, *known]
         drawn = random_rows(task, rng, count - count // 2)
         turn = (self.version // len(self.tasks)) * (count // 4)
@@ -226,12 +247,12 @@ class PlacetoLearner(Loop[Inputs]):
         Equal devices are renamed so that most of the work stays where it is: nothing is learnt by exchanging them.
         """
         task = self.tasks[index]
-        task.scorer.score(self.known[index])
-        if task.scorer.best is None:
+        task.scorer.score(self.known[index], by=self.known_by[index])
+        if task.scorer.incumbent is None:
             return None
         if self.version < len(self.tasks):
             climb(task, self.training.teacher, np.random.default_rng((self.seed, 2**32, index)))
-        best, weight = task.scorer.best.astype(np.int64), task.inputs.fastest.astype(np.float64)
+        best, weight = task.scorer.incumbent.row.astype(np.int64), task.inputs.fastest.astype(np.float64)
         rows = np.empty_like(starts)
         for row, start in zip(rows, starts, strict=True):
             count = len(task.classes)
@@ -336,14 +357,14 @@ def climb(task: Task[Inputs], evaluations: int, rng: np.random.Generator) -> Non
     order, allowed = task.inputs.order, task.inputs.allowed
     groups, devices = allowed.shape
     for _ in range(evaluations // TRIED if groups and devices > 1 else 0):
-        assert task.scorer.best is not None
-        rows = np.tile(task.scorer.best, (TRIED, 1))
+        assert task.scorer.incumbent is not None
+        rows = np.tile(task.scorer.incumbent.row, (TRIED, 1))
         first = rng.integers(groups, size=TRIED)
         length = np.where(rng.random(TRIED) < 0.5, 1, rng.integers(1, max(2, groups // 4), size=TRIED))
         for row, a, n, d in zip(rows, first, length, rng.integers(devices, size=TRIED), strict=True):
             moved = order[a : a + n]
             row[moved[allowed[moved, d]]] = d
-        task.scorer.score(rows)
+        task.scorer.score(rows, by=CLIMB)
 
 
 def random_rows(task: Task[Inputs], rng: np.random.Generator, count: int) -> NDArray[np.uint8]:  # [row, group]

@@ -42,6 +42,7 @@ and limits on peers are not there. At most 2,000 groups.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -52,23 +53,23 @@ import torch
 from numpy.typing import NDArray
 
 from stead.coarsen import Grouping
-from stead.errors import BadInput, Infeasible
+from stead.errors import BadInput
 from stead.learn.ground.loop import Algorithm, collapsed
 from stead.learn.ground.option_checks import check_least, check_words
 from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
-from stead.learn.ground.policy import Proposal, read_policy
-from stead.learn.ground.reward import Evaluator, Reward, Scorer
-from stead.learn.ground.solver import BASELINES, adopt_task, begin_with_baselines, polish, shown
-from stead.learn.ground.task import REFERENCES, Start, Task
+from stead.learn.ground.policy import Proposal, Seen, read_policy
+from stead.learn.ground.reward import Evaluator, Reward
+from stead.learn.ground.solver import BASELINES, Account, begin_with_baselines, polish, shown, start_of
+from stead.learn.ground.task import Start, Task, constructed
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import load_network, one_thread
 from stead.learn.placeto.episodes import Observation
 from stead.learn.placeto.features import Inputs, View, inputs_of
-from stead.learn.placeto.learner import EpisodeTraining, PlacetoLearner, random_rows
+from stead.learn.placeto.learner import EpisodeTraining, KnownRows, PlacetoLearner, random_rows
 from stead.learn.placeto.network import PlacetoNet
+from stead.learn.placeto.timed import TimedScorer
 from stead.problem import Problem
-from stead.solvers.registry import solver
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -79,6 +80,7 @@ PRETRAINED = "pretrained"  # the policy that comes with the package
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "placeto.safetensors"
 MOST_GROUPS = 2000
 CONSTRUCTIONS = ("chunks", "heft")  # contiguous blocks and list scheduling: placements that episodes begin at
+START_SHARE = 0.5  # of a budget of evaluations, that constructions may take
 SAMPLED_EPISODES = 8  # of a policy from a file, beside its argmax sweeps
 
 
@@ -214,8 +216,7 @@ class Placeto:
         with search.interruptible(), one_thread():
             known = begin_with_baselines(search, BASELINES)
             if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
-                references = {name: known[name] for name in REFERENCES if name in known}
-                learner = chosen.learner([problem], seed, [Start(references or known, search.best)])
+                learner = chosen.learner([problem], seed, [start_of(search, known)])
                 _improve(search, learner, chosen.updates)
             if self.polish:
                 polish(search)
@@ -233,9 +234,9 @@ class Placeto:
 
         `evaluate` measures instead of simulating.
         """
-        own, arrays = self, None
+        own, arrays, taught = self, None, False
         if self.policy not in ("", PRETRAINED):
-            method, arrays, _ = read_policy(Path(self.policy), Placeto)
+            method, arrays, _, taught = read_policy(Path(self.policy), Placeto)
             own = varied(self, **method.network_options())
         counts = {len(problem.cluster) for problem in problems}
         if own.observation.one_hot and len(counts) > 1:
@@ -248,7 +249,9 @@ class Placeto:
         network = own.network(max(counts, default=1), seed)
         if arrays is not None:
             load_network(network, arrays)
-        return PlacetoLearner(network, tasks, own._training(), own.observation, known, seed=seed)
+        learner = PlacetoLearner(network, tasks, own._training(), own.observation, known, seed=seed)
+        learner.carried_on = taught
+        return learner
 
     def network(self, devices: int, seed: int) -> PlacetoNet:
         """A network with random weights."""
@@ -267,6 +270,10 @@ class Placeto:
         """What the network sees of a problem before the first step."""
         grouping = placed_groups(problem, most=self.groups or PRESETS[self.variant].groups)
         return grouping, inputs_of(problem, grouping, self.view)
+
+    def looks(self, problem: Problem) -> int:
+        """Its constructions keep within what is left."""
+        return 0
 
     def planned(self, updates: int) -> Placeto:
         """With so many updates, which rate and entropy are planned for."""
@@ -304,7 +311,9 @@ class Placeto:
     def _task(self, problem: Problem, start: Start, evaluate: Evaluator | None) -> Task[Inputs]:
         grouping, inputs = self.inputs(problem)
         reward = Reward("log", start.reference_seconds(problem))
-        scorer = Scorer(problem, grouping, threads=self.threads, evaluate=evaluate)
+        scorer = TimedScorer(
+            problem, grouping, inputs, threads=self.threads, evaluate=evaluate, limit=start.limit
+        )
         return Task(grouping, inputs, scorer, reward, start)
 
 
@@ -322,6 +331,7 @@ class PlacetoPolicy:
     method: Placeto
     arrays: Arrays  # of the network
     devices: int
+    taught: bool = True
     name: str = field(default="placeto", init=False)
 
     @staticmethod
@@ -333,6 +343,10 @@ class PlacetoPolicy:
         """What the head says about the number of devices."""
         return self.method.misfit(self.devices, problem)
 
+    def looks(self, problem: Problem) -> int:
+        """More than any budget: every step of a walk is simulated. `Placeto` itself keeps to a budget."""
+        return sys.maxsize
+
     def propose(self, problem: Problem, samples: int, seed: int) -> Proposal:
         """The best of argmax sweeps first, then the best placement of one sampled episode each."""
         with one_thread():
@@ -343,12 +357,14 @@ class PlacetoPolicy:
                 found = sampled(learner, samples - 1, seed)
                 rows.append(found[0])
                 log_p += found[1].tolist()
-        return Proposal(task.grouping.lift(np.concatenate(rows)), np.array(log_p), greedy=0)
+        seen = Seen(task.scorer.evaluations)
+        return Proposal(task.grouping.lift(np.concatenate(rows)), np.array(log_p), greedy=0, seen=seen)
 
     def learner(self, problem: Problem, seed: int) -> PlacetoLearner:
         """The network before a problem."""
         own = replace(self.method, policy="").learner([problem], seed, [Start.of(problem)])
         load_network(own.network, self.arrays)
+        own.carried_on = self.taught
         return own
 
 
@@ -361,17 +377,22 @@ def sampled(learner: PlacetoLearner, count: int, seed: int) -> tuple[NDArray[np.
     rng = np.random.default_rng((seed, 2**32))
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     starts = random_rows(task, rng, count)
-    if task.scorer.best is not None:
-        starts[: count // 2] = task.scorer.best
+    if task.scorer.incumbent is not None:
+        starts[: count // 2] = task.scorer.incumbent.row
     nobody = np.zeros(count, dtype=bool)
-    episodes = learner.walks[0].run(learner.network, starts, generator, greedy=nobody, keep=False)
+    episodes = learner.walks[0].run(
+        learner.network, starts, generator, greedy=nobody, keep=False, taught=learner.taught
+    )
     log_p = torch.stack(episodes.log_p).sum(dim=0).double().numpy() if episodes.log_p else np.zeros(count)
     return episodes.best_rows, log_p
 
 
-def known_rows(task: Task[Inputs]) -> NDArray[np.uint8]:  # [start, group]
-    """Placements that episodes begin at: single device, contiguous blocks, list scheduling."""
-    inputs = task.inputs
+def known_rows(task: Task[Inputs]) -> KnownRows:
+    """Placements that episodes begin at: single device, contiguous blocks, list scheduling.
+
+    What finding them takes is counted; where evaluations are limited, half of them remain for episodes.
+    """
+    inputs, scorer = task.inputs, task.scorer
     allowed, seconds = inputs.allowed, inputs.seconds.astype(np.float64)
     total = np.where(allowed, seconds, np.inf).sum(axis=0)
     runs = allowed.sum(axis=0) - 1e-9 * np.where(
@@ -379,60 +400,55 @@ def known_rows(task: Task[Inputs]) -> NDArray[np.uint8]:  # [start, group]
     )
     single = int(np.argmax(runs)) if runs.size else 0  # runs the most groups; the fastest of such
     other = np.where(allowed, seconds, np.inf).argmin(axis=1)
-    rows = [np.where(allowed[:, single], single, other).astype(np.uint8)]
+    rows, names = [np.where(allowed[:, single], single, other).astype(np.uint8)], ["single"]
+    spare = None if scorer.left is None else int(START_SHARE * scorer.left)
     for name in CONSTRUCTIONS if inputs.groups and inputs.devices > 1 else ():
-        made = solver(name)
-        if made.unsupported(task.problem) is not None:
-            continue
-        try:
-            found = made.solve(task.problem, Budget(), 0)
-        except Infeasible:
-            continue
-        task.scorer.evaluations += found.evaluations
-        rows.append(by_most_seconds(task.problem, task.grouping, found.placement.devices))
-    return np.stack(rows)
+        if spare is not None and spare < 1:
+            break
+        found, spent = constructed(task.problem, name, Budget(evaluations=spare))
+        scorer.charge(spent)
+        spare = None if spare is None else spare - spent
+        if found is not None:
+            rows.append(by_most_seconds(task.problem, task.grouping, found.placement.devices))
+            names.append(name)
+    return KnownRows(np.stack(rows), tuple(names))
 
 
 def _improve(search: Search, learner: PlacetoLearner, updates: int) -> None:
     """Updates on one problem, then argmax sweeps, and for a policy without updates sampled episodes.
 
-    What is noted as argmax begins on the single device or at random: a construction may be good as it is.
+    What is noted as greedy begins on the single device or at random: a construction may be good as it is. So
+    constructions are scored before anything else, and what no step made better remains theirs.
     """
-    task, groups = learner.tasks[0], learner.tasks[0].grouping.count
-    counted = 0
+    task = learner.tasks[0]
+    account, scorer, visit = Account(search, task, "placeto"), task.scorer, learner.runs * (task.grouping.count + 1)
 
-    def handed_over(found_by: str) -> None:
-        nonlocal counted
-        adopt_task(search, task, task.scorer.evaluations - counted, found_by)
-        counted = task.scorer.evaluations
+    def room_for(evaluations: int) -> bool:
+        left = search.remaining_evaluations
+        return left is None or left >= evaluations
 
-    def left() -> int | None:
-        return search.remaining_evaluations
-
-    handed_over("placeto start")
-    while learner.version < updates and not search.done:
-        room = left()
-        if room is not None and room < learner.evaluations_per_update:
-            break
+    account.hand_over()
+    if room_for(len(learner.known[0])):
+        scorer.score(learner.known[0], by=learner.known_by[0])
+        account.hand_over()
+    while learner.version < updates and not search.done and room_for(learner.evaluations_per_update):
         learner.update()
-        handed_over("placeto step")
-    room = left()
-    if room is not None and room < groups + 1:
-        return
-    row, greedy = learner.evaluated(task, limit=room)
-    task.greedy_seconds, task.greedy_devices = greedy, len(np.unique(row))
-    handed_over("placeto argmax")
-    room = left()
-    if room is None or room > groups:
-        learner.evaluated(task, constructed=True, limit=room)
-        handed_over("placeto argmax")
-    room = left()
-    if not learner.version and (room is None or room > groups):
-        most = SAMPLED_EPISODES if room is None else min(SAMPLED_EPISODES, room // (groups + 1))
-        sampled(learner, most, search.seed)
-        handed_over("placeto step")
+        account.hand_over()
+    greedy = "not scored"
+    if room_for(visit):
+        row, seconds = learner.evaluated(task, limit=search.remaining_evaluations)
+        task.greedy_seconds, task.greedy_devices, greedy = seconds, len(np.unique(row)), shown(seconds)
+        account.hand_over()
+    if room_for(visit):
+        learner.evaluated(task, constructed=True, limit=search.remaining_evaluations)
+        account.hand_over()
+    if not learner.version and room_for(visit):
+        left = search.remaining_evaluations
+        sampled(learner, SAMPLED_EPISODES if left is None else min(SAMPLED_EPISODES, left // visit), search.seed)
+        account.hand_over()
+    drawn = "no step was taken" if scorer.own is None else f"best step {shown(scorer.best_seconds)}"
     fallen = "; collapsed onto one device" if learner.version and collapsed(task) else ""
     search.notes.append(
-        f"placeto: {learner.version} updates, {task.scorer.evaluations} evaluations, best step "
-        f"{shown(task.scorer.best_seconds)}, argmax {shown(greedy)}{fallen}"
+        f"placeto: {learner.version} updates, {scorer.evaluations} evaluations{account.begun_with()}, {drawn}, "
+        f"greedy {greedy}{fallen}{'' if learner.taught else '; it has learnt from no reward'}"
     )

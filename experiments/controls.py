@@ -1,0 +1,266 @@
+"""The controls of every paper: what the policy itself reaches, beside what it was given to begin with.
+
+    python experiments/controls.py PAPER ... [--seeds 3] [--evaluations 120] [--cpu-seconds 1]
+
+PAPER is colocrl, hdp, gdp, placeto, hsdag, or fair (GDP against HDP, from no start and from the same one). Graphs are
+small and synthetic, so that each paper takes minutes; all that is simulated counts, starts included. Cells are kept in
+PAPER/results/controls (fair: gdp/results/fair) and are not computed again. Rows:
+
+    starts                  the best rule or construction that the learner is given, as it is
+    prior alone             learning rate 0: what the network draws before it has learnt anything
+    copy, freeze, sample    it copies its start, and then only draws
+    learnt, ...             it draws and learns from rewards; what it was given does not count
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from comparison import Cells, bound, median_of, reference_cluster, solved, spread
+
+from stead import Problem
+from stead.cluster import Cluster
+from stead.coarsen import Grouping
+from stead.costs import Roofline
+from stead.learn.colocrl.method import ColocRL
+from stead.learn.gdp.method import GDP
+from stead.learn.ground.loop import Trainee
+from stead.learn.ground.one_shot import OneShot
+from stead.learn.ground.parts import varied
+from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
+from stead.learn.ground.task import Start, constructed
+from stead.learn.ground.torch_state import one_thread
+from stead.learn.hdp.method import HDP
+from stead.learn.hsdag.method import HSDAG
+from stead.learn.placeto.method import Placeto
+from stead.problem import Latency
+from stead.solvers import Budget
+from stead.workloads.synthetic import synthetic
+
+HERE = Path(__file__).resolve().parent
+COPYING = 10  # updates that copy before a policy is frozen or learns from rewards
+COPIES = "expert,expert:time,chunks,heft,cut"
+CUT_COLUMNS = slice(2, 4)  # of what GDP sees of a unit on a device
+RULES = ("single", "expert", "balanced", "heft")
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of learning or of not learning."""
+
+    options: Any
+    frozen: bool = False  # after copying, or from the beginning where nothing is copied
+    prepare: Callable[[Any, Problem], None] | None = None  # what an experiment does to a learner before it starts
+
+
+def problems(*, sequential: bool = False) -> dict[str, Problem]:
+    """Small training steps on two equal devices; for sequential execution inference on two unlike ones."""
+    objective = Latency(execution="sequential") if sequential else Latency()
+    pair = reference_cluster(2)
+    if sequential:
+        other = replace(pair.devices[1], flops_per_second={"fp32": 1.5e12}, launch_seconds=1e-6)
+        pair = Cluster((pair.devices[0], other), pair.links)
+    found = {}
+    for name, options in (("lstm-grid", {"layers": 2, "steps": 6}), ("branches", {"seed": 101})):
+        graph = synthetic(name, training=not sequential, **options)
+        found[name] = Problem(graph, pair, Roofline().costs(graph, pair), objective=objective)
+    return found
+
+
+def taught(
+    row: Row, problem: Problem, *, seed: int, evaluations: int | None = None, cpu_seconds: float | None = None
+) -> Cell:
+    """Learn until a limit; what the network drew and what it began with, apart. The CPU counts from the start."""
+    begin = time.process_time()
+    with one_thread():
+        start = Start.of(problem)
+        best = start.best if row.prepare is None else None  # where two learners are compared, both copy one thing
+        own: Trainee = row.options.learner([problem], seed, [replace(start, best=best, limit=evaluations)])
+        if row.prepare is not None:
+            row.prepare(own, problem)
+        task = own.tasks[0]
+        copying = getattr(own, "training", None) and own.training.imitation
+        while (
+            evaluations is None or task.scorer.evaluations + own.evaluations_per_update <= evaluations
+        ) and (cpu_seconds is None or time.process_time() - begin < cpu_seconds):
+            if row.frozen and own.version == (copying or 0):
+                own.training = replace(own.training, learning_rate=0.0)
+            own.update()
+            if own.version > 20 * (evaluations or 10**9):
+                break  # it draws the same for ever
+    given = task.scorer.start
+    starts = min([*start.known.values(), math.inf if given is None else given.seconds])
+    return {
+        "seconds": task.scorer.best_seconds, "starts": starts, "start": "" if given is None else given.by,
+        "evaluations": task.scorer.evaluations, "updates": own.version,
+    }  # fmt: skip
+
+
+def without_cut(own: OneShot[Any], problem: Problem) -> None:
+    """GDP does not see the best cut."""
+    own.tasks[0].inputs.beside[:, :, CUT_COLUMNS] = 0.0
+
+
+def hdp_from_heft(own: OneShot[Any], problem: Problem) -> None:
+    """HDP copies list scheduling, groups and devices, with as many updates as GDP."""
+    task = own.tasks[0]
+    found, spent = constructed(problem, "heft", Budget())
+    task.scorer.charge(spent)
+    if found is None:
+        return
+    rules = placed_groups(problem, most=own.network.groups)
+    labels = np.zeros(task.grouping.count, dtype=np.int64)
+    labels[task.inputs.items] = rules.group
+    devices = np.zeros(own.network.groups, dtype=np.int64)
+    devices[: rules.count] = by_most_seconds(problem, Grouping(problem.graph, rules.group), found.placement.devices)
+    task.target, task.copied = np.concatenate([labels, devices]), "heft"
+    row = own.rows(task, torch.from_numpy(task.target[None, :]))
+    task.elites.offer(task.target[None, :], task.scorer.score(row, by="heft").seconds)
+    own.training = replace(own.training, imitation=COPYING)
+
+
+COLOCRL, SMALL_HDP = ColocRL(hidden=64), HDP(hidden=64, groups=16)
+ONE = varied(GDP(policy="", threads=1, polish=False, samples=8, imitation=COPYING), copies=COPIES)
+WALKS = Placeto(policy="", episodes=4, updates=12)
+PAPERS: Mapping[str, Mapping[str, Row]] = {
+    "colocrl": {
+        "prior alone": Row(replace(COLOCRL, learning_rate=0.0)),
+        "learnt, with the prior": Row(COLOCRL),
+        "no prior, learning rate 0": Row(varied(COLOCRL, follow=0.0, learning_rate=0.0)),
+        "learnt, without the prior": Row(varied(COLOCRL, follow=0.0)),
+        "copy, freeze, sample": Row(replace(COLOCRL, imitation=COPYING), frozen=True),
+        "learnt, after copying": Row(replace(COLOCRL, imitation=COPYING)),
+    },
+    "hdp": {
+        "prior alone": Row(replace(SMALL_HDP, learning_rate=0.0)),
+        "learnt, with the prior": Row(SMALL_HDP),
+        "no prior, learning rate 0": Row(varied(SMALL_HDP, follow=0.0, init="random", learning_rate=0.0)),
+        "learnt, without the prior": Row(varied(SMALL_HDP, follow=0.0, init="random")),
+    },
+    "gdp": {
+        "copy, freeze, sample": Row(ONE, frozen=True),
+        "learnt, after copying": Row(ONE),
+        "no copy, learning rate 0": Row(varied(ONE, imitation=0, learning_rate=0.0)),
+        "learnt, without copying": Row(varied(ONE, imitation=0)),
+        "learnt, without copying or the cut": Row(varied(ONE, imitation=0), prepare=without_cut),
+    },
+    "placeto": {
+        "prior alone": Row(replace(WALKS, learning_rate=0.0)),
+        "learnt": Row(WALKS),
+        "copy, freeze, sample": Row(varied(replace(WALKS, imitation=3), led=4), frozen=True),
+        "learnt, after copying": Row(varied(replace(WALKS, imitation=3), led=4)),
+    },
+    "hsdag": {
+        "prior alone": Row(HSDAG(learning_rate=0.0)),
+        "learnt": Row(HSDAG()),
+    },
+}
+FAIR: Mapping[str, Row] = {
+    "gdp, no start": Row(varied(ONE, imitation=0), prepare=without_cut),
+    "hdp, no start": Row(varied(HDP(hidden=64), init="random", follow=0.0)),
+    "gdp, copies heft": Row(varied(ONE, copies="heft"), prepare=without_cut),
+    "hdp, copies heft": Row(varied(HDP(hidden=64), follow=0.0), prepare=hdp_from_heft),
+}
+
+
+def run(paper: str, given: argparse.Namespace) -> str:
+    """The table of a paper, whose cells are computed if they are not there."""
+    cells = Cells(HERE / paper / "results" / "controls")
+    most = given.evaluations * (8 if paper == "placeto" else 1)  # a step of a walk is an evaluation
+    lines = [f"### {paper}, {most} evaluations, {given.seeds} seeds\n"]
+    graphs = problems(sequential=paper == "hsdag")
+    lines += ["| run time / best single device | " + " | ".join(graphs) + " |", "|---|" + "---:|" * len(graphs)]
+    table: dict[str, list[str]] = {}
+    for name, problem in graphs.items():
+        single = solved("single", problem)["seconds"]
+        rows: dict[str, list[Cell]] = {
+            rule: [cells.get(f"{name} | {rule} | 0", partial(solved, rule, problem))] for rule in RULES
+        }
+        for label, row in PAPERS[paper].items():
+            rows[label] = [
+                cells.get(
+                    f"{name} | {label} | {most} | {seed}", partial(taught, row, problem, seed=seed, evaluations=most)
+                )
+                for seed in range(given.seeds)
+            ]
+        least = min((one for label in PAPERS[paper] for one in rows[label]), key=lambda one: one["starts"])
+        rows["starts"] = [{"seconds": least["starts"]}]
+        rows["search, same evaluations"] = [
+            cells.get(
+                f"{name} | search | {most} | {seed}", partial(solved, "search", problem, seed=seed, evaluations=most)
+            )
+            for seed in range(given.seeds)
+        ]
+        rows["bound"] = [cells.get(f"{name} | bound | 0", partial(bound, problem))]
+        for label in ("starts", *PAPERS[paper], *RULES[1:], "search, same evaluations", "bound"):
+            table.setdefault(label, []).append(spread(rows[label], single))
+    return "\n".join([*lines, *(f"| {label} | {' | '.join(row)} |" for label, row in table.items())]) + "\n"
+
+
+def fair(given: argparse.Namespace) -> str:
+    """GDP against HDP from the same start or from none, at equal evaluations and at equal CPU seconds."""
+    cells = Cells(HERE / "gdp" / "results" / "fair")
+    limits: dict[str, dict[str, Any]] = {
+        f"{given.evaluations} evaluations": {"evaluations": given.evaluations},
+        f"{given.cpu_seconds:g} CPU s": {"cpu_seconds": given.cpu_seconds},
+    }
+    graphs, seeds = problems(), range(max(5, given.seeds))
+    lines = [f"### GDP-one against HDP, {len(seeds)} seeds\n"]
+    lines.append("| run time / best single device | " + " | ".join(f"{g}, {n}" for g in graphs for n in limits) + " |")
+    lines.append("|---|" + "---:|" * (len(graphs) * len(limits)))
+    found: dict[tuple[str, str, str], list[Cell]] = {}
+    for label, row in FAIR.items():
+        shown = []
+        for name, problem in graphs.items():
+            single = solved("single", problem)["seconds"]
+            for limit, options in limits.items():
+                work = partial(taught, row, problem, **options)
+                own = [cells.get(f"{name} | {label} | {limit} | {s}", partial(work, seed=s)) for s in seeds]
+                found[label, name, limit] = own
+                shown.append(spread(own, single))
+        lines.append(f"| {label} | {' | '.join(shown)} |")
+    for start in ("no start", "copies heft"):
+        won = [
+            (a["seconds"] < b["seconds"], a["seconds"] > b["seconds"])
+            for name in graphs
+            for limit in limits
+            for a, b in zip(found[f"gdp, {start}", name, limit], found[f"hdp, {start}", name, limit], strict=True)
+        ]
+        ratio = [
+            median_of(found[f"gdp, {start}", name, limit])[0] / median_of(found[f"hdp, {start}", name, limit])[0]
+            for name in graphs
+            for limit in limits
+        ]
+        mean = math.exp(sum(map(math.log, ratio)) / len(ratio))
+        ahead, behind = (sum(one[n] for one in won) for n in range(2))
+        lines.append(f"\n{start}: GDP ahead of HDP on {ahead}, behind on {behind} of {len(won)} runs; "
+                     f"medians of GDP over those of HDP {mean:.3f} in the geometric mean.")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Compute what is missing, then print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("papers", nargs="+", choices=[*PAPERS, "fair"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--evaluations", type=int, default=120)
+    parser.add_argument("--cpu-seconds", type=float, default=1.0)
+    given = parser.parse_args()
+    for paper in given.papers:
+        print(fair(given) if paper == "fair" else run(paper, given), flush=True)
+
+
+if __name__ == "__main__":
+    main()
