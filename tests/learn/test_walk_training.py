@@ -52,7 +52,11 @@ def test_large_problems_can_be_made() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"families": ("layerd",)}, "did you mean 'layered'"), ({"least": 3}, "15 to 50000"), ({"least": 99, "most": 50}, "got")],
+    [
+        ({"families": ("layerd",)}, "did you mean 'layered'"),
+        ({"least": 3}, "15 to 50000"),
+        ({"least": 99, "most": 50}, "got 99 to 50"),
+    ],
 )
 def test_a_scope_is_checked(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
