@@ -118,7 +118,7 @@ def judge() -> None:
 
     rules, cells = Walk().rules, Cells(RESULTS / "judge.json")
     with tempfile.TemporaryDirectory() as folder:
-        for cases in (own_cases, zoo_cases):
+        for cases in (zoo_cases, own_cases):
             for case in cases():
                 cells.get(case.key, lambda case=case: judged(case, rules, Path(folder)))
 
@@ -280,7 +280,7 @@ def tables() -> None:
         lines += ["| trained on | ratio | +- | CPU s |", "|---|---:|---:|---:|"]
         lines += [
             f"| {key} | {row['ratio']:.4f} | {row['error']:.4f} | {row['cpu']:.0f} |"
-            for key, row in found["data"].items()
+            for key, row in sorted(found["data"].items(), key=lambda one: int(one[0].partition(" ")[0]))
         ]
         lines += [""]
     (RESULTS / "README.md").write_text("\n".join(lines))

@@ -52,7 +52,7 @@ def test_a_run_goes_on_from_where_it_was(capsys: pytest.CaptureFixture[str]) -> 
 def test_graphs_of_ones_own_carry_the_policy_of_the_package_on(capsys: pytest.CaptureFixture[str]) -> None:
     train = ["train", "walk", "--graphs", GRAPH, "--devices", "2x 3090", "--updates", "1", "-o", "own.safetensors"]
     assert exit_code(train) == 0
-    assert "1 graphs of yours" in capsys.readouterr().out
+    assert "1 of your graphs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

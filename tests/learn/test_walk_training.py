@@ -176,7 +176,7 @@ def test_training_goes_on_from_a_policy_on_graphs_of_ones_own(tmp_path: Path, qu
     found = train_rules(
         tmp_path / "own.safetensors", quick, given=[made_problem(1, SMALL).problem], start=Rules.load(first)
     )
-    assert found["judged"] == "1 graphs of yours"
+    assert found["judged"] == "1 of your graphs"
     assert float(str(found["ratio"])) <= 1.0
     with pytest.raises(BadInput, match="give one of them"):
         train_rules(first, quick)

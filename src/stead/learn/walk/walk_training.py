@@ -36,7 +36,7 @@ class Member:
     share: float = 1.0
 
 
-MEMBERS = (Member(40, 500), Member(300, 1600, 0.5), Member(40, 800, 0.3))
+MEMBERS = (Member(40, 500), Member(150, 800, 0.3), Member(40, 500, 0.3))
 APART = 2_500_000  # seeds of the problems of one member and the next
 Report = Callable[[int, dict[str, float]], None]  # rule, what its last generation says
 
@@ -94,7 +94,7 @@ def train_rules(
     rules.save(output)
     return {
         "rules": len(trained), "walks": recipe.walks, "trained_walks": walked, "ratio": ratio,
-        "judged": f"{len(grounds)} {'graphs of yours' if given else 'unseen problems'}",
+        "judged": f"{len(grounds)} {'of your graphs' if given else 'unseen problems'}",
     }  # fmt: skip
 
 
