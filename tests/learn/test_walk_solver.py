@@ -65,7 +65,8 @@ def test_a_policy_without_learning_is_never_credited(tmp_path: Path) -> None:
     random = np.concatenate([rules.weights[:1], draw.normal(size=rules.weights[1:].shape)])
     plans = {kind: (Step(1),) for kind in KINDS}
     Rules(random, plans, rules.zero_plans).save(path)
-    assert Walk(policy=str(path)).solve(problem_of(3), Budget()).found_by == "walk, untrained rule 1, variant 1"
+    found = Walk(policy=str(path), walks=1).solve(problem_of(3), Budget())
+    assert found.found_by == "walk, untrained rule 1, variant 1"
 
 
 @pytest.mark.parametrize("evaluations", [1, 2, 3, 4, 5, 9, 40, None])

@@ -48,8 +48,8 @@ class Recipe:
     generations: int = 300
     seed: int = 0
     walks: int = WALKS  # of a plan
-    least_planned: int = 40  # problems that the plan of each kind is chosen on, if so many come up
-    most_looked_at: int = 800
+    least_planned: int = 100  # problems that the plan of each kind is chosen on, if so many come up
+    most_looked_at: int = 2500
 
     def __post_init__(self) -> None:
         if self.generations < 0:
