@@ -11,6 +11,7 @@ void test_build();
 void test_decode();
 void test_search();
 void test_stages();
+void test_walk();
 
 int main() {
     test_base();
@@ -21,6 +22,7 @@ int main() {
     test_decode();
     test_search();
     test_stages();
+    test_walk();
     std::printf(stead::failures == 0 ? "all tests passed\n" : "%d checks failed\n", stead::failures);
     return stead::failures == 0 ? 0 : 1;
 }

@@ -17,7 +17,7 @@ from stead.errors import BadInput
 from stead.learn.walk import method
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
-from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules
+from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Rules, Step
 from stead.sim import simulate
 from stead.solvers import search_state
 from stead.solvers.build.list_scheduling import Heft
@@ -60,7 +60,13 @@ def test_a_policy_without_learning_is_never_credited(tmp_path: Path) -> None:
     rules, path = Rules.load(SHIPPED), tmp_path / "untrained.safetensors"
     Rules(np.zeros_like(rules.weights), rules.plans, rules.zero_plans).save(path)
     for seed in UNSEEN[:3]:
-        assert "learned" not in Walk(policy=str(path)).solve(problem_of(seed), Budget()).found_by
+        assert "zero weights" in Walk(policy=str(path)).solve(problem_of(seed), Budget()).found_by
+    draw = np.random.default_rng(0)
+    random = np.concatenate([rules.weights[:1], draw.normal(size=rules.weights[1:].shape)])
+    plans = {kind: (Step(1),) for kind in KINDS}
+    Rules(random, plans, rules.zero_plans).save(path)
+    found = Walk(policy=str(path), walks=1).solve(problem_of(3), Budget())
+    assert found.found_by == "walk, untrained rule 1, variant 1"
 
 
 @pytest.mark.parametrize("evaluations", [1, 2, 3, 4, 5, 9, 40, None])
@@ -93,7 +99,7 @@ def test_heft_in_the_pool_is_never_behind_heft() -> None:
     for seed in UNSEEN[:4]:
         problem = problem_of(seed)
         heft = Heft().solve(problem, Budget()).objective_seconds
-        assert Walk(heft=True).solve(problem, Budget()).objective_seconds <= heft
+        assert Walk(with_heft=True).solve(problem, Budget()).objective_seconds <= heft
 
 
 def test_more_walks_repeat_the_plan_with_noise_that_the_seed_decides() -> None:

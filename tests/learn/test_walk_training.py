@@ -52,7 +52,11 @@ def test_large_problems_can_be_made() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"families": ("layerd",)}, "did you mean 'layered'"), ({"least": 3}, "15 to 50000"), ({"least": 99, "most": 50}, "got")],
+    [
+        ({"families": ("layerd",)}, "did you mean 'layered'"),
+        ({"least": 3}, "15 to 50000"),
+        ({"least": 99, "most": 50}, "got 99 to 50"),
+    ],
 )
 def test_a_scope_is_checked(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
@@ -172,7 +176,7 @@ def test_training_goes_on_from_a_policy_on_graphs_of_ones_own(tmp_path: Path, qu
     found = train_rules(
         tmp_path / "own.safetensors", quick, given=[made_problem(1, SMALL).problem], start=Rules.load(first)
     )
-    assert found["judged"] == "1 graphs of yours"
+    assert found["judged"] == "1 of your graphs"
     assert float(str(found["ratio"])) <= 1.0
     with pytest.raises(BadInput, match="give one of them"):
         train_rules(first, quick)

@@ -69,7 +69,7 @@ def solver_names(kind: Kind | None = None) -> list[str]:
     """Every solver that can be asked for by name, plug-ins included; or those of one kind.
 
     >>> solver_names("learned")
-    ['colocrl', 'hdp', 'placeto', 'gdp', 'hsdag']
+    ['colocrl', 'hdp', 'placeto', 'gdp', 'hsdag', 'walk']
     """
     return [one.name for one in (entries() if kind is None else REGISTRY.values()) if kind in (None, one.kind)]
 

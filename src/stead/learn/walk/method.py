@@ -49,7 +49,7 @@ class Walk:
 
     policy: str = PRETRAINED  # a file, the policy of the package, or "zero": list scheduling alone
     walks: int = WALKS
-    heft: bool = False  # whether the heft family is asked, too
+    with_heft: bool = False  # whether the heft family is asked, too
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Walk:
                 search.try_solver(Chunks())
             if search.best is None and not search.done and tries:
                 self._make_fit(search, grounds, rules, tries)
-            if self.heft and not search.done:
+            if self.with_heft and not search.done:
                 search.try_solver(Heft())
         return search.solution()
 
@@ -149,8 +149,8 @@ class Walk:
             for one, walk in zip(some, walks, strict=True):
                 search.evaluations += walk.simulations
                 if walk.ticks != NOT_BUILT:
-                    learned = bool(rules.weights[one.step.rule].any())
-                    found.append((one.number, walk, Schedule(walk.devices, walk.order, one.told(learned))))
+                    told = f"walk, {rules.name_of(one.step.rule)}, variant {one.number + 1}"
+                    found.append((one.number, walk, Schedule(walk.devices, walk.order, told)))
         found.sort(key=lambda row: (row[1].ticks < 0, row[1].over_bytes, row[1].ticks, row[0]))
         return [(walk, schedule) for _, walk, schedule in found]
 
@@ -195,11 +195,6 @@ class _Try:
         """The same as the core takes it."""
         own = (seed * 1_000_003 + self.number) % 2**64
         return self.step.native(noise=NOISE if self.noisy else 0.0, seed=own, retime=self.retime)
-
-    def told(self, learned: bool) -> str:
-        """Who found it."""
-        rule = f"learned rule {self.step.rule}" if learned else "zero weights"
-        return f"walk, {rule}, variant {self.number + 1}"
 
 
 def _portions(tries: list[_Try]) -> Iterator[tuple[int, list[_Try]]]:

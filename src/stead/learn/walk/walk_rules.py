@@ -83,7 +83,7 @@ class Rules:
     weights: NDArray[np.float64]  # [rule, weight]
     plans: Plans
     zero_plans: Plans  # the same for rule 0 alone, chosen in the same way: what the learned rules are compared with
-    trained: Mapping[str, object] = field(default_factory=dict)  # where it comes from
+    trained: Mapping[str, object] = field(default_factory=dict)  # where it comes from; `walks` that it learned from
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 2 or self.weights.dtype != np.float64 or self.weights.shape[1] != weight_count():
@@ -100,6 +100,18 @@ class Rules:
                     raise BadInput(f"the plan of kind {kind} is empty or names a rule that is not there")
                 if any(not 0 <= step.grouping < kind.groupings for step in plan):
                     raise BadInput(f"the plan of kind {kind} names a grouping that is not there")
+
+    @property
+    def learned_from(self) -> int:
+        """Walks that rules were trained by, all runs together; 0 for weights that nobody trained."""
+        walks = self.trained.get("walks", 0)
+        return walks if type(walks) is int else 0
+
+    def name_of(self, rule: int) -> str:
+        """What a rule is, for those who ask who found a placement."""
+        if not self.weights[rule].any():
+            return "zero weights"
+        return f"{'learned' if self.learned_from else 'untrained'} rule {rule}"
 
     def without_learning(self) -> Rules:
         """The control: rule 0 alone, which is list scheduling, with the plans that were chosen for it."""

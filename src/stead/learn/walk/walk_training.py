@@ -36,7 +36,8 @@ class Member:
     share: float = 1.0
 
 
-MEMBERS = (Member(40, 500), Member(300, 1600, 0.5), Member(40, 800, 0.7), Member(600, 3000, 0.3))
+MEMBERS = (Member(40, 500), Member(150, 800, 0.3), Member(40, 500, 0.3))
+APART = 2_500_000  # seeds of the problems of one member and the next
 Report = Callable[[int, dict[str, float]], None]  # rule, what its last generation says
 
 
@@ -47,8 +48,8 @@ class Recipe:
     generations: int = 300
     seed: int = 0
     walks: int = WALKS  # of a plan
-    least_planned: int = 60  # problems that the plan of each kind is chosen on, if so many come up
-    most_looked_at: int = 1500
+    least_planned: int = 100  # problems that the plan of each kind is chosen on, if so many come up
+    most_looked_at: int = 2500
 
     def __post_init__(self) -> None:
         if self.generations < 0:
@@ -73,7 +74,7 @@ def train_rules(
     if (problems > 0) == bool(given):
         raise BadInput("walk learns from --problems N that it makes up, or from --graphs of your own; give one of them")
     trained: list[NDArray[np.float64]] = []
-    walked = 0
+    walked = start.learned_from if start is not None else 0
     for number, member in enumerate(MEMBERS):
         strategy = Strategy(
             Evolution(generations=round(member.share * recipe.generations)),
@@ -93,7 +94,7 @@ def train_rules(
     rules.save(output)
     return {
         "rules": len(trained), "walks": recipe.walks, "trained_walks": walked, "ratio": ratio,
-        "judged": f"{len(grounds)} {'graphs of yours' if given else 'unseen problems'}",
+        "judged": f"{len(grounds)} {'of your graphs' if given else 'unseen problems'}",
     }  # fmt: skip
 
 
@@ -134,7 +135,7 @@ def _source(member: Member, number: int, problems: int, given: Sequence[Problem]
     if given:
         return GivenProblems(given)
     count = max(1, round(member.share * problems))
-    return MadeProblems(count, Scope(least=member.least, most=member.most), first=number * (UNSEEN // len(MEMBERS)))
+    return MadeProblems(count, Scope(least=member.least, most=member.most), first=number * APART)
 
 
 def _start(policy: Rules | None, trained: list[NDArray[np.float64]], number: int) -> NDArray[np.float64] | None:

@@ -1,0 +1,78 @@
+// Tests of walks; numbers are worked out by hand.
+#include "build/walk.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "build/list_schedule.h"
+#include "tests/draft.h"
+#include "tests/expect.h"
+
+using namespace stead;
+
+namespace {
+
+const Order singles{0, 1, 2, 3, 4};
+
+std::vector<double> mixed_weights(int rules) {
+    std::vector<double> weights(static_cast<std::size_t>(rules) * rule_weights);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<double>(i * 7919 % 13) / 10.0 - 0.6;
+    return weights;
+}
+
+void logarithms_by_lines_meet_powers_of_two() {
+    CHECK(lined_log2(1.0) == 0.0 && lined_log2(8.0) == 3.0 && lined_log2(0.25) == -2.0 && lined_log2(3.0) == 1.5);
+    CHECK(folds(0.0) == 0.0 && folds(1.0) == 1.0 && folds(-5.0) == 0.0);
+}
+
+void zero_weights_are_heft() {
+    const Problem problem = two_towers().build();
+    const WalkTables tables(problem, singles, singles);
+    const std::vector<ListVariant> list{{ListRule::heft}, {ListRule::heft, 4.0}};
+    const std::vector<WalkVariant> walk{{}, {.bias = 4.0}};
+    const auto wanted = list_schedules(tables.list, list, problem.memory_bytes, inf, {1, {}});
+    const auto found = walks(tables, std::vector<double>(rule_weights), walk, problem.memory_bytes, inf, {1, {}});
+    for (std::size_t i = 0; i < walk.size(); ++i) {
+        CHECK(found[i].devices == wanted[i].devices && found[i].order == wanted[i].order);
+        CHECK(found[i].ticks == wanted[i].ticks);
+    }
+    CHECK(found[0].ticks == ticks(7.5) && found[0].simulations == 1);
+}
+
+void any_weights_make_a_schedule_on_any_number_of_threads() {
+    const Problem problem = two_towers().build();
+    const WalkTables tables(problem, singles, singles);
+    std::vector<WalkVariant> variants;
+    for (std::int32_t n = 0; n < 20; ++n)
+        variants.push_back({.noise = 0.5, .seed = static_cast<std::uint64_t>(n), .retime = true, .rule = n % 3});
+    const auto one = walks(tables, mixed_weights(3), variants, problem.memory_bytes, inf, {1, {}});
+    const auto many = walks(tables, mixed_weights(3), variants, problem.memory_bytes, inf, {3, {}});
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+        CHECK(one[i].devices == many[i].devices && one[i].order == many[i].order && one[i].ticks == many[i].ticks);
+        CHECK(one[i].ticks >= ticks(7.5) && one[i].simulations == 2);
+    }
+}
+
+void what_makes_no_sense_is_refused() {
+    const Problem problem = two_towers().build();
+    const WalkTables tables(problem, singles, singles);
+    const std::vector<WalkVariant> first{{}}, second{{.rule = 1}};
+    const std::vector<double> zero(rule_weights), nan(rule_weights, std::nan(""));
+    const auto refuses = [&](const std::vector<double>& weights, const std::vector<WalkVariant>& variants,
+                             const std::vector<std::int64_t>& limit) {
+        return refused([&] { walks(tables, weights, variants, limit, inf, {1, {}}); });
+    };
+    CHECK(refuses(zero, second, problem.memory_bytes) && refuses(nan, first, problem.memory_bytes));
+    CHECK(refuses({1.0}, first, problem.memory_bytes) && refuses(zero, first, {1}) && refuses(zero, first, {1, -1}));
+    CHECK(refused([&] { WalkTables(problem, singles, Order{0, 1}); }));
+    CHECK(refused([&] { WalkTables(problem, singles, Order{0, 1, 2, 3, 9}); }));
+}
+
+}  // namespace
+
+void test_walk() {
+    logarithms_by_lines_meet_powers_of_two();
+    zero_weights_are_heft();
+    any_weights_make_a_schedule_on_any_number_of_threads();
+    what_makes_no_sense_is_refused();
+}
