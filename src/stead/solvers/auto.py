@@ -162,7 +162,7 @@ class Auto:
             Row("climbing", "moves of one unit", f"{self.patience} placements without improvement", many,
                 run=_Run.climb),
             Row("starting again", "from what is drawn anew", f"{tuning.vain_work:g} times as long as all before it",
-                many, run=_Run.start_again, not_now=_Run.has_no_reason),
+                "" if full or not no_orders else many, run=_Run.start_again, not_now=_Run.has_no_reason),
         ]  # fmt: skip
 
     def _start(self) -> tuple[Step, ...]:
