@@ -336,7 +336,8 @@ class _Run:
         search, effort, part = self.search, self._effort(), self._part
         if not part:
             ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
-            placements = list(dict.fromkeys(solution.placement for solution in ranked))[: self._tuning.pool]
+            different = {one.placement.devices.tobytes(): one.placement for one in reversed(ranked)}
+            placements = list(reversed(different.values()))[: self._tuning.pool]
             self._starts = [schedule_of(placement, "auto") for placement in placements]
         with self._within_round():
             again = bool(part % 2)
