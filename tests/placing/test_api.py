@@ -112,8 +112,10 @@ def test_every_rule_and_construction_is_asked_once_about_every_problem(
 ) -> None:
     # Where blocks are placed first there are several problems: those of blocks, of operators and of clusters of both.
     # What is proved at once would leave nothing to search for.
+    few = 2_000  # placements that are simulated one by one take longer than moves of a search
     plan = stead.place(
-        demo_graph(), "3090,3060", objective=objective, evaluations=16_000, time_limit=None,
+        demo_graph(), "3090,3060", objective=objective, evaluations=few if objective != Latency() else 16_000,
+        time_limit=None,
         solver=Auto(effort=500, moves=100_000, exact=objective != Latency()), granularity=granularity,  # type: ignore[arg-type]
     )  # fmt: skip
     if granularity == "operator" and objective == Latency():

@@ -184,7 +184,8 @@ def test_new_starts_never_lose_the_incumbent(objective: Objective) -> None:
 
 def quick() -> Auto:
     """Short rounds, no proofs."""
-    return Auto(exhaustive_below=0, effort=50, moves=2000, patience=64, exact=False)
+    tuning = Tuning(tiny_program=0, program_size=0)
+    return Auto(exhaustive_below=0, effort=50, moves=2000, patience=64, exact=False, tuning=tuning)
 
 
 def unproved() -> Problem:

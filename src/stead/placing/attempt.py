@@ -21,6 +21,7 @@ from stead.solvers.phases import Phase
 BASELINES = (*(name for name in solver_names("rule") if name != "single"), "metis", "mtkahypar")
 MANY_OPERATORS = 20_000  # beyond, rules that walk through trees of modules come after those that take no time
 RULE_SHARE = 0.5  # of a time limit, for baselines
+LARGE_RULE_SHARE = 0.2  # the same for graphs of so many operators, on which search needs the time more
 DOUBTFUL_SHARE = 0.8  # of what is left of it where no rule fits: the rest is for a look at what would help
 LEAST_RULE_SECONDS = 0.5  # that baselines may take before others are left out, however short the time limit is
 LEAST_BOUND_SECONDS = 0.5  # for a bound at the end where the solver gives none
@@ -109,7 +110,7 @@ class Attempt:
 
     def _run_rules(self) -> None:
         limit = math.inf if self._budget.seconds is None else self._budget.seconds
-        share = limit if self._budget.evaluations is not None else max(RULE_SHARE * limit, LEAST_RULE_SECONDS)
+        share = limit if self._budget.evaluations is not None else max(self._rule_share * limit, LEAST_RULE_SECONDS)
         try:
             for rule, found in _outcomes(self._problem, self._seed, share, self._budget):
                 self.rules.append(rule)
@@ -144,6 +145,10 @@ class Attempt:
         if rule.placement is not None and isinstance(self._chosen, Auto):
             held = Incumbent(rule.placement.devices, rule.placement.order, rule.placement.replicas)
             self._budget.on_event(replace(event, kind="improvement", incumbent=held))
+
+    @property
+    def _rule_share(self) -> float:
+        return LARGE_RULE_SHARE if len(self._problem.graph) > MANY_OPERATORS else RULE_SHARE
 
     def _solve(self) -> Solution:
         """Run the solver with what rules leave of the budget."""

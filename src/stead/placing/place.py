@@ -41,6 +41,8 @@ Start = Callable[[Problem], Placement]  # a placement to begin with, once the pr
 
 TIME_LIMIT_SECONDS = 60.0
 BLOCK_SHARE = 0.7  # of a budget, for whole blocks where operators are looked at, too
+HUGE = 200_000  # operators from which on the time limit leaves room for what follows: telling of a plan and writing it
+TELLING_SECONDS, TELLING_SHARE = 1.6e-5, 0.25  # per operator, and at most of the time limit
 LEAST_FIX_SECONDS, FIX_SHARE = 1.0, 0.05  # for a look at what would help, whatever the search has left of the time
 
 
@@ -89,7 +91,9 @@ def place(
         return place_problem(
             loaded.problem(goal, constraints),
             solver=solver,
-            budget=Budget(time_limit, evaluations, on_improvement, on_step, on_event=on_event),
+            budget=Budget(
+                _search_seconds(time_limit, len(loaded.graph)), evaluations, on_improvement, on_step, on_event=on_event
+            ),
             seed=seed,
             baselines=baselines,
             made_from=(loaded.model_name, loaded.devices_text),
@@ -103,6 +107,17 @@ def place(
         whole = granularity == "block"
         error.fixed_by(lambda: remedies(loaded, goal, constraints, whole_blocks=whole, seconds=seconds))
         raise
+
+
+def _search_seconds(time_limit: float | None, operators: int) -> float | None:
+    """The time limit, on huge graphs less what it takes to tell of the plan and to write it.
+
+    >>> _search_seconds(60.0, 100_000), _search_seconds(60.0, 500_000), _search_seconds(60.0, 1_000_000)
+    (60.0, 52.0, 45.0)
+    """
+    if time_limit is None or operators < HUGE:
+        return time_limit
+    return time_limit - min(TELLING_SHARE * time_limit, TELLING_SECONDS * operators)
 
 
 def place_problem(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stead.cluster import Cluster
 from stead.errors import BadInput, did_you_mean
 from stead.graph import Graph
+from stead.graph.components import connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +90,7 @@ def _split(colocation: NDArray[np.int32]) -> list[NDArray[np.int64]]:
 
 def _united(count: int, groups: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
     """Union of overlapping groups; every operator in none is a unit of its own."""
-    leader = np.arange(count)
-
-    def find(v: int) -> int:
-        while leader[v] != v:
-            leader[v] = leader[leader[v]]
-            v = int(leader[v])
-        return v
-
-    for group in groups:
-        first = find(int(group[0]))
-        for member in group[1:]:
-            other = find(int(member))
-            first, other = min(first, other), max(first, other)
-            leader[other] = first
-    roots = np.array([find(v) for v in range(count)], dtype=np.int64) if groups else leader
+    firsts = np.concatenate([np.full(len(group) - 1, group[0]) for group in groups]) if groups else np.zeros(0, int)
+    others = np.concatenate([group[1:] for group in groups]) if groups else firsts
+    roots = connected(count, firsts, others)
     return np.unique(roots, return_inverse=True)[1].astype(np.int32).reshape(count)

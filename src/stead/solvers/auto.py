@@ -166,7 +166,7 @@ class Auto:
             Row("climbing", "moves of one unit", f"{self.patience} placements without improvement", many,
                 run=_Run.climb),
             Row("starting again", "from what is drawn anew", f"{tuning.vain_work:g} times as long as all before it",
-                many, run=_Run.start_again, not_now=_Run.has_no_reason),
+                "" if full or not no_orders else many, run=_Run.start_again, not_now=_Run.has_no_reason),
         ]  # fmt: skip
 
     def _start(self) -> tuple[Step, ...]:
@@ -352,7 +352,8 @@ class _Run:
         search, effort, part = self.search, self._effort(), self._part
         if not part:
             ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
-            placements = list(dict.fromkeys(solution.placement for solution in ranked))[: self._tuning.pool]
+            different = {one.placement.devices.tobytes(): one.placement for one in reversed(ranked)}
+            placements = list(reversed(different.values()))[: self._tuning.pool]
             self._starts = [schedule_of(placement, "auto") for placement in placements]
         with self._within_round():
             again = bool(part % 2)

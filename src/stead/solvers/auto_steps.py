@@ -22,6 +22,7 @@ class Tuning:
     hurry: float = 2e-4  # seconds per operator below which first answers and coarser graphs come before rules
     rule_share: float = 0.1  # for rules then: those that walk through trees of modules take long
     partitioning: float = 6e-5  # seconds per operator that a partitioner takes; it cannot be stopped
+    series_seconds: float = 2e-3  # per operator that must be left for proofs on chains of blocks: search pays sooner
     moves_per_second: int = 4_000_000  # of annealing, to begin no round that could not end
     # Sizes beyond which a method would not come to an end.
     large: int = 20_000  # operators beyond which only what takes about linear time is tried
@@ -44,7 +45,7 @@ class Tuning:
     least_redividing: float = 4.0  # seconds for dividing anew, whatever the round before it took: less settles nothing
     # How search begins, goes on and ends.
     pool: int = 10  # placements that search begins with; a good end may begin at a poor one
-    least_effort: int = 800  # evaluations for each of them: with fewer none gets far
+    least_effort: int = 5000  # evaluations for each of them: with fewer none gets far
     one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
@@ -120,7 +121,8 @@ def provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     if runs_in_turn(problem):
         return (Step("mincut", 0.5),)
     small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
-    return (Step("series", tuning.series_share), *((Step("latency-cp", 0.5),) if small else ()))
+    series = Step("series", tuning.series_share, least_seconds=tuning.series_seconds * len(problem.graph))
+    return (series, *((Step("latency-cp", 0.5),) if small else ()))
 
 
 def late_provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:

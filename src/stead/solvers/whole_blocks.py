@@ -37,16 +37,17 @@ def is_language_model(graph: Graph) -> bool:
     if not looks_up:
         return False
     blocks = block_paths(modules)
+    kinds = {kind for kind in dict.fromkeys(graph.kinds) if _attends(kind)}
+    places = dict.fromkeys(zip(blocks, modules, graph.kinds, strict=True))  # each once: calls of a module are many
     attending = {
-        block
-        for block, path, kind in zip(blocks, modules, graph.kinds, strict=True)
-        if block and _attends(path.removeprefix(block), kind)
+        block for block, path, kind in places if block and (kind in kinds or _attends(path.removeprefix(block)))
     }
     return len(attending) > 1
 
 
-def _attends(module: str, kind: str) -> bool:
-    return any(word in text.lower() for word in ("attention", "attn") for text in (module, kind))
+def _attends(text: str) -> bool:
+    lowered = text.lower()
+    return "attention" in lowered or "attn" in lowered
 
 
 def whole_blocks(problem: Problem) -> Problem:

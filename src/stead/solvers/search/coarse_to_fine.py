@@ -62,9 +62,9 @@ def descend(
 ) -> list[Schedule]:
     """Schedules of operators that search on coarser graphs finds, best first; they have been offered.
 
-    It takes a share of what is left of the budget, twice that where time suffices for one level alone, and no more than `effort` evaluations, of which one on a graph of
-    clusters counts as the share of operators that it decodes. `part` changes what is drawn. Who descends again brings
-    the ladder.
+    It takes a share of what is left of the budget, twice that where time suffices for one level alone, and no more than
+    `effort` evaluations, of which one on a graph of clusters counts as the share of operators that it decodes. `part`
+    changes what is drawn. Who descends again brings the ladder.
     """
     problem = search.problem
     short = share * search.spare_seconds < ALL_LEVELS_SECONDS * len(problem.graph)

@@ -26,7 +26,7 @@ LEAST_SECONDS = 10.0  # that are not cut into slices unless memory may be short
 MOST_SLICES = 8  # of a budget in evaluations; what is left then is one
 SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
 UNLIMITED = 2**61  # work; then the clock shares out the time
-LEAST_EFFORT = 1200  # evaluations per start with which it is worth trying both orders of sends
+LEAST_EFFORT = 4000  # evaluations per start with which both orders of sends are worth trying, and two streams
 MOST_SHARE = 0.3  # of the time that is left, for one start
 POOL = 6
 ROUNDS, FEW_ROUNDS = 8, 3
@@ -102,14 +102,16 @@ class ScheduleSearch:
     ) -> list[Schedule]:
         """Run slices of the native search, each from what the one before left; what the last one left, best first.
 
-        `part` changes what is drawn. Every start is tried with sends by producer and by reader, unless there is too
-        little time for that or the pool has been `settled` by a search before.
+        `part` changes what is drawn. Every start is tried with sends by producer and by reader. Where there is too
+        little time for that it is tried in the better way if one is, and one stream alone goes on to the end. A pool
+        that has been `settled` by a search before is taken as it is.
         """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
             return pool
         enough = self._evaluations_left(search) >= 2 * LEAST_EFFORT * len(pool)
-        if enough and not settled and takes_orders(search.problem):
-            pool = in_both_ways(pool)
+        if not settled and takes_orders(search.problem):
+            pool = in_both_ways(pool) if enough else in_the_better_way(search.problem, pool)
+        streams = self.streams if enough else 1
         fits_so_far = True
         room = _Room.of_weights(search.problem)
         most = search.evaluations + self.effort
@@ -119,7 +121,7 @@ class ScheduleSearch:
             if evaluations < 1 or seconds <= 0:
                 break
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
-            result = self._run(search, pool, room, evaluations, seconds, drawn)
+            result = self._run(search, pool, room, evaluations, seconds, drawn, streams)
             search.evaluations += min(
                 evaluations, result.work // len(search.problem.graph)
             )  # the last move may exceed it
@@ -159,7 +161,14 @@ class ScheduleSearch:
         return evaluations, seconds
 
     def _run(
-        self, search: Search, pool: list[Schedule], room: _Room, evaluations: int, seconds: float, drawn: int
+        self,
+        search: Search,
+        pool: list[Schedule],
+        room: _Room,
+        evaluations: int,
+        seconds: float,
+        drawn: int,
+        streams: int,
     ) -> _native.SearchResult:
         """One slice of the native search."""
         problem = search.problem
@@ -175,7 +184,7 @@ class ScheduleSearch:
             seconds=seconds,
             seed=drawn,
             threads=self.threads,
-            streams=self.streams,
+            streams=streams,
             rounds=ROUNDS if len(problem.graph) <= MANY_OPERATORS else FEW_ROUNDS,
             pool=POOL,
             held_bytes=room.held_bytes,
@@ -245,6 +254,21 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
 def in_both_ways(pool: list[Schedule]) -> list[Schedule]:
     """Each schedule as it is and with channels that send in the other order."""
     return [replace(one, by_reader=way) for one in pool for way in (one.by_reader, not one.by_reader)]
+
+
+def in_the_better_way(problem: Problem, pool: list[Schedule]) -> list[Schedule]:
+    """Each schedule with channels that send in the order in which it takes less time, memory aside; else in both."""
+    found: list[Schedule] = []
+    for one in pool:
+        here, there = in_both_ways([one])
+        before, after = _seconds(problem, here), _seconds(problem, there)
+        found += [here, there] if before == after else [here if before < after else there]
+    return found
+
+
+def _seconds(problem: Problem, schedule: Schedule) -> float:
+    order = schedule.program(problem)
+    return float(simulate_many(problem, schedule.devices[None, :], policy=order, memory="off").seconds[0])
 
 
 def _misfit(problem: Problem, error: Infeasible, name: str) -> list[Schedule]:
