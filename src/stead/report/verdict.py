@@ -56,7 +56,7 @@ def _claims(report: Report) -> list[tuple[str, str]]:
     claims: list[tuple[str, str]] = []
     best = report.best_rule
     if not report.feasible:
-        return [("Does not work", "as it stands; what helps comes first.")]
+        return [("Does not work", "as it stands")]
     if report.beaten_by is not None:
         slower = 1 / report.beaten_by.times_plan
         claims.append((f"{slower:.2f}{TIMES}", f"slower than the simple rule {report.beaten_by.name}"))

@@ -26,7 +26,7 @@ export function verdict(head) {
       ${found.problems.length ? html`<div class="problems" role="alert">
         ${found.remedies.length ? html`<p><b>What helps</b></p><ul>${found.remedies.map((/** @type {string} */ text) => html`<li>${text}</li>`)}</ul>` : nothing}
         <p><b>What is wrong</b></p><ul>${found.problems.map((/** @type {string} */ text) => html`<li>${text}</li>`)}</ul></div>` : nothing}
-      <p class="claims">${found.claims.map((/** @type {[string, string]} */ [strong, rest]) => html`<span><b class="num">${strong}</b> ${rest}</span>`)}</p>
+      <p class="claims">${(found.state === 'infeasible' ? [] : found.claims).map((/** @type {[string, string]} */ [strong, rest]) => html`<span><b class="num">${strong}</b> ${rest}</span>`)}</p>
     </div>
     ${head.value === null ? nothing : bullet(head)}`;
 }

@@ -25,8 +25,8 @@ export function movedBoxes(a, b) {
 
 /** @param {import('stead/data').View} a @param {import('stead/data').View} b @param {string[]} names @param {(box: number) => void} go */
 export function compared(a, b, names, go) {
-  const moved = movedBoxes(a, b).filter(({box}) => !box.children.length || box.depth === 1), rows = [
-    [`per ${a.head.unit}`, a.head.value, b.head.value, seconds, change], ['bound', a.head.bound?.seconds, b.head.bound?.seconds, seconds, change],
+  const moved = movedBoxes(a, b).filter(({box}) => a.boxes[box.parent].open && !box.open), rows = [
+    [a.head.unit === b.head.unit ? `per ${a.head.unit}` : `per ${a.head.unit} / per ${b.head.unit}`, a.head.value, b.head.value, seconds, change], ['bound', a.head.bound?.seconds, b.head.bound?.seconds, seconds, change],
     ['transfers', a.col.tten.length, b.col.tten.length, count, (/** @type {number} */ x) => `${x > 0 ? '+' : ''}${count(x)}`],
   ];
   const sameUnit = a.head.unit === b.head.unit;
