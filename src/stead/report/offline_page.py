@@ -31,7 +31,7 @@ POLICY = (
     "form-action 'none'"
 )
 VENDORED = {"lit-html": "vendor/lit-html.js"}
-_QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '%#"\\\n\r\t'})  # what ends an address or a text in JSON
+_QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%#\n\r\t"})  # what an address cannot hold as it is
 _SOURCE_MAP = "\n//# sourceMappingURL="
 
 
@@ -51,6 +51,7 @@ def page(
     shown = view(
         plan, moves_seconds=moves_seconds, sensitivity_seconds=sensitivity_seconds, exports=exports, report=report
     )
+    shown = View({**shown.header, "text": ""}, shown.columns)  # it stands in the page for readers without script, too
     views = [shown, *(view(other, moves_seconds=0.0, sensitivity_seconds=0.0) for other in others)]
     called = [*names, *("this plan", "the other plan")[len(names) :]]
     title = f"{plan.problem.graph.name} on {', '.join(plan.problem.cluster.names)}"

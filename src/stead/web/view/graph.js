@@ -41,6 +41,7 @@ export class Graph {
     this.height = size.h;
     this.place(0, 0, 0);
     this.order.sort((a, b) => this.at(a).y - this.at(b).y || this.at(a).x - this.at(b).x);
+    this.frames = [...this.places.keys()].filter((box) => box && this.at(box).open).sort((a, b) => a - b); // outer ones first
     this.edges = this.joined();
     this.most = {
       time: Math.max(...this.order.map((b) => this.view.boxes[b].total), 1e-30), memory: Math.max(...this.order.map((b) => this.view.boxes[b].weights + this.view.boxes[b].out), 1),
@@ -120,7 +121,7 @@ export class Graph {
     c.translate(this.dx, this.dy);
     c.scale(this.scale, this.scale);
     const top = -this.dy / this.scale, bottom = (seen - this.dy) / this.scale;
-    for (const [box, place] of this.places) if (box && place.open && place.y < bottom && place.y + place.h > top) this.frame(c, box, place);
+    for (const box of this.frames ?? []) { const place = this.at(box); if (place.y < bottom && place.y + place.h > top) this.frame(c, box, place); }
     for (const edge of this.edges ?? []) this.edge(c, edge, top, bottom);
     for (const box of this.order) { const place = this.at(box); if (place.y < bottom && place.y + place.h > top) this.box(c, box, place); }
   }
@@ -290,6 +291,6 @@ export class Graph {
 
   summary() {
     const top = this.order.length, crossing = (this.edges ?? []).filter((edge) => edge.cross).length;
-    return `${counted(this.view.head.operators, 'operator')} folded into ${counted(top, 'box')}; ${counted(crossing, 'edge')} between them cross to another device.`;
+    return `${counted(this.view.head.operators, 'operator')} folded into ${counted(top, 'box')}; ${counted(crossing, 'edge')} between them ${crossing === 1 ? 'crosses' : 'cross'} to another device.`;
   }
 }

@@ -179,6 +179,7 @@ export async function start() {
   const root = /** @type {HTMLElement} */ (document.getElementById('stead'));
   try {
     const scripts = [...document.querySelectorAll('script[data-view]')], views = await Promise.all(scripts.map((script) => fromBase64(script.textContent ?? '')));
+    views[0].head.text ||= document.querySelector('#plain pre')?.textContent ?? '';
     const mounted = mount(root, views, {fragment: true, names: scripts.map((script) => /** @type {HTMLElement} */ (script).dataset.view ?? '')});
     document.getElementById('plain')?.remove(); // what stands there for readers without script
     /** @type {any} */ (window).stead = mounted;
