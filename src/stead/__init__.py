@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stead.lazy import first_use
 
 if TYPE_CHECKING:
-    from stead import testing
+    from stead import plot, testing
     from stead.cluster import Cluster, Device, Link, cluster_from, link_all, link_both_ways
     from stead.costs import Costs, CostSource, Given, Roofline, Source
     from stead.errors import BadCluster, BadGraph, BadInput, Infeasible, MissingExtra, RunFailed, SteadError
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stead.version import __version__
 
 _HOME = {
+    "stead.plot": ("plot",),
     "stead.testing": ("testing",),
     "stead.placing.place": ("place", "place_problem"),
     "stead.cluster": ("Cluster", "Device", "Link", "cluster_from", "link_all", "link_both_ways"),
@@ -78,7 +79,7 @@ __all__ = [
     "Problem", "ProgramOrder", "Report", "Roofline", "RunFailed", "Scores", "Search", "Solution", "Solver", "Source",
     "SteadError", "Tensor", "Throughput", "Trace", "Tuned", "__version__", "best_bound", "cluster_from", "explain",
     "explain_operators", "from_capture", "from_torch", "link_all", "link_both_ways",
-    "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "read",
+    "load", "lower_bounds", "operator_text", "page", "place", "place_problem", "plot", "read",
     "screen_many", "simulate",
     "simulate_many", "solver", "solver_names", "summary", "testing", "tune", "write_graph",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -28,7 +29,9 @@ def test_traces_have_no_overlaps_paired_flows_and_memory_within_limits(
     problem = tiny_layers(4, 3, objective=objective)
     cuts = np.sort(np.random.default_rng(seed).integers(0, len(problem.graph) + 1, 2))
     plan = plan_of(problem, np.searchsorted(cuts, np.arange(len(problem.graph)), side="right").tolist())
-    events = json.loads(str(exporter("trace").export(plan).files["trace.json"]))["traceEvents"]
+    packed = exporter("trace").export(plan).files["trace.json.gz"]
+    assert isinstance(packed, bytes)
+    events = json.loads(gzip.decompress(packed))["traceEvents"]
     check_trace(events)
     assert memory_over(events, dict.fromkeys(range(3), 2**40)) == []
     assert sum(one["ph"] == "s" for one in events) == sum(one["ph"] == "f" for one in events)

@@ -184,7 +184,8 @@ def test_the_page_begins_with_the_layers_and_escapes_their_names() -> None:
     html = page(given(graph, [0, 0, 1]))
     assert "<b>embed" not in html
     assert "&lt;b&gt;embed" in html
-    assert html.index("Which layer goes where") < html.index('class="verdict"') < html.index("<h2>Beside")
+    plain = html[html.index('<div id="plain">') :]
+    assert plain.index("is proved") < plain.index("Which layer goes where") < plain.index("<h2>Beside")
 
 
 def given(graph: Graph, devices: Sequence[int]) -> Plan:

@@ -56,6 +56,11 @@ class Page:
         self.clicks += 1
         self.driver.execute_script("arguments[0].click()", self.see(selector, text))
 
+    def set(self, selector: str, value: float, event: str) -> None:
+        """Give an input a value, and tell the page."""
+        script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event(arguments[2]))"
+        self.driver.execute_script(script, self.see(selector), str(value), event)
+
     def go(self, where: str) -> None:
         """Another screen by its address."""
         self.driver.execute_script(f"location.hash = '#/{where}'")
@@ -89,8 +94,7 @@ def solved(page: Page, *, seconds: int = 60) -> str:
     """Solve the model and stop as soon as there is a bound; the plan's name."""
     page.click("#zoo button", MODEL)
     page.see("#fit tbody tr")
-    page.run(f"(document.querySelector('[aria-label=Goal] input[type=number]').value = {seconds}, "
-             "document.querySelector('[aria-label=Goal] input[type=number]').dispatchEvent(new Event('change')))")  # fmt: skip
+    page.set("[aria-label=Goal] input[type=number]", seconds, "change")
     page.picture("place")
     page.click("#solve")
     page.at("solving")
@@ -127,8 +131,7 @@ def test_from_a_model_to_a_plan_that_is_moved_saved_and_taken_along(server: Serv
     status = page.run(f"fetch('/api/plans/{saved}/export?to=trace').then((answer) => answer.status)")
     assert status == 200
     page.run("document.querySelector('.whatif details').open = true")
-    page.run("(document.querySelector('[data-knob=\"links.bandwidth\"]').value = -2, "
-             "document.querySelector('[data-knob=\"links.bandwidth\"]').dispatchEvent(new Event('input')))")  # fmt: skip
+    page.set("[data-knob='links.bandwidth']", -2, "input")
     assert "this plan:" in page.see("#whatif", "this plan:").text
     page.go(f"compare/{plan}/{saved}")
     page.see("#then")

@@ -15,7 +15,8 @@ from serve_place import Place
 from stead.cli.main import exit_code
 from stead.errors import BadInput
 from stead.serve import models
-from stead.serve.app import index, listening
+from stead.serve.app import index
+from stead.serve.listening import listening
 
 MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|unsafeHTML"
 WEB = Path(models.__file__).parent.parent / "web"

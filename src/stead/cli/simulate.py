@@ -11,7 +11,6 @@ from stead.cli import options
 
 if TYPE_CHECKING:
     from stead.problem import Placement, Problem
-    from stead.sim import Trace
 
 
 def simulate(
@@ -38,7 +37,9 @@ def simulate(
     schedule: options.Schedule = "gpipe",
     profile: options.Profiles = None,
     read: options.Read = None,
-    trace: Annotated[Path | None, typer.Option(help="Also write the time line for chrome://tracing.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Also write the time line for Perfetto; packed if it ends in .gz.")
+    ] = None,
     json: options.Json = False,
 ) -> int:
     """Score a given placement: time, bound, memory; infeasible ends with exit code 3."""
@@ -76,7 +77,9 @@ def simulate(
         problem, solution, (), provenance(model=loaded.model_name, devices=loaded.devices_text, seed=0)
     )
     if trace is not None:
-        _write_trace(result, trace)
+        from stead.report.chrome_trace import write_trace
+
+        write_trace(result, trace)
     if json:
         print_json(plan_document(plan))
     else:
@@ -106,12 +109,3 @@ def _placement(problem: Problem, model: str, given: str) -> Placement:
     if not isinstance(names, dict) or not all(isinstance(value, str) for value in names.values()):
         raise BadInput(f"{given} is no placement; it should map operator names to device names")
     return Placement.from_names(problem, names)
-
-
-def _write_trace(trace: Trace, path: Path) -> None:
-    import json
-
-    from stead.files import write_text
-    from stead.report.chrome_trace import chrome_trace
-
-    write_text(path, json.dumps(chrome_trace(trace)))

@@ -64,18 +64,19 @@ def _run(
     import webbrowser
 
     from stead.errors import BadInput, MissingExtra
-
-    try:
-        from stead.serve.app import Settings, default_home, listening, make_app, token_of
-        from stead.serve.app import serve as run
-    except ModuleNotFoundError as error:
-        raise MissingExtra(str(error.name), "ui", "stead ui") from None
     from stead.serve.jobs import Jobs, keep_plan
+    from stead.serve.listening import default_home, listening
     from stead.serve.store import Store
 
     if not root.is_dir():
         raise BadInput(f"{root} is no folder; --root names the one whose models can be opened")
     opened = listening(host, port)
+    try:
+        from stead.serve.app import Settings, make_app, token_of
+        from stead.serve.app import serve as run
+    except ModuleNotFoundError as error:
+        opened.close()
+        raise MissingExtra(str(error.name), "ui", "stead ui") from None
     store = Store(home or default_home())
     try:
         taken, token = opened.getsockname()[1], token_of(store)

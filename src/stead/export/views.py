@@ -5,6 +5,7 @@ They show every plan as it is. `verify` reads back what was written: that every 
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from abc import ABC, abstractmethod
@@ -23,9 +24,10 @@ from stead.graph.paths import layer_names, module_paths
 from stead.plan import Plan
 from stead.printing.svg import COLOURS
 from stead.problem import Constraints, Problem, Throughput
-from stead.report.chrome_trace import chrome_trace
+from stead.report.chrome_trace import packed_trace
 
 NOTHING_RUNS = Answer("not checkable here", "a picture: nothing is run")
+PACKED = "trace.json.gz"
 NO_LIMIT = Answer("not checkable here", "a picture: nothing is loaded")
 
 
@@ -85,16 +87,22 @@ class TraceView(_View):
         return None
 
     def export(self, plan: Plan) -> Bundle:
-        """trace.json."""
+        """trace.json.gz."""
         reason = self.unsupported(plan.problem)
         if reason is not None:
             raise BadInput(f"trace cannot take this plan: {reason}")
-        text = json.dumps(chrome_trace(plan.trace))
-        return Bundle({"trace.json": text + "\n"}, "open trace.json in Perfetto or chrome://tracing")
+        return Bundle({PACKED: packed_trace(plan.trace)}, f"open {PACKED} in Perfetto or chrome://tracing")
+
+    def events(self, plan: Plan) -> list[dict[str, Any]]:
+        """The events as read back from the export."""
+        packed = self.export(plan).files[PACKED]
+        assert isinstance(packed, bytes)
+        events: list[dict[str, Any]] = json.loads(gzip.decompress(packed))["traceEvents"]
+        return events
 
     def found(self, plan: Plan) -> tuple[dict[str, str], str]:
         """The device of every operator, after a check of all events."""
-        events = json.loads(str(self.export(plan).files["trace.json"]))["traceEvents"]
+        events = self.events(plan)
         check_trace(events)
         names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
         ran = [one for one in events if one["ph"] == "X" and one["tid"] == 0]
@@ -109,7 +117,7 @@ class TraceView(_View):
 
     def verify(self, plan: Plan) -> Verdict:
         """Read the events back; memory is as the counters have it."""
-        events = json.loads(str(self.export(plan).files["trace.json"]))["traceEvents"]
+        events = self.events(plan)
         over = memory_over(events, {d: device.memory_bytes for d, device in enumerate(plan.problem.cluster)})
         if over:
             names = ", ".join(plan.problem.cluster.names[d] for d in over)
@@ -195,7 +203,7 @@ def check_trace(events: list[dict[str, Any]]) -> None:
 def memory_over(events: list[dict[str, Any]], limits: Mapping[int, int]) -> list[int]:
     """Devices whose memory counters go beyond their limits."""
     counters = [one for one in events if one["ph"] == "C"]
-    return sorted({one["pid"] for one in counters if one["args"]["bytes"] > limits[one["pid"]]})
+    return sorted({one["pid"] for one in counters if sum(one["args"].values()) > limits[one["pid"]]})
 
 
 def dot_text(plan: Plan) -> str:

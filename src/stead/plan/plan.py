@@ -17,14 +17,18 @@ from stead.plan.reading import read_plan
 from stead.plan.writing import plan_document, write_plan
 from stead.problem import Placement, Problem
 from stead.report import (
+    Frame,
     LayerRow,
+    View,
     card,
     explain,
     explain_operators,
     layer_rows,
     operator_columns,
     operator_text,
+    page,
     summary,
+    view,
 )
 from stead.sim import Trace, simulate
 from stead.solvers import Solution
@@ -70,6 +74,14 @@ class Plan:
     def _repr_html_(self) -> str:
         """The plan as a notebook shows it: a small table without script."""
         return card(self)
+
+    def view(self) -> View:
+        """What the report shows, as arrays: slices, transfers, memory, boxes; see `stead.report.columns`."""
+        return view(self)
+
+    def show(self, height: int = 900) -> Frame:
+        """The whole report, for the last line of a notebook's cell."""
+        return Frame(page(self), height)
 
     def layers(self) -> list[LayerRow]:
         """Which layer is where: one row for what a device holds of a kind of layer, exceptions last."""

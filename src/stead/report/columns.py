@@ -15,13 +15,14 @@ Columns of version 1 (`report/plan_view.py` makes them). Times are in units of `
 
 | column | type | meaning |
 |---|---|---|
-| `op` `dev` `box` `kind` | u4 u1 u2 u2 | one slice per operator that ran (with micro-batches: per copy), sorted by (device, start): operator, device, leaf of the fold, index into `kinds` |
+| `op` `dev` `box` `kind` | d4 u1 u2 u2 | one slice per operator that ran (with micro-batches: per copy), sorted by (device, start): operator, device, leaf of the fold, index into `kinds` |
 | `start` `dur` | d4 u4 | begin and duration |
 | `flags` | u1 | 1 critical, 2 takes no time, 4 backward, 8 update |
 | `micro` | u2 | micro-batch, 65535 for none; the column is absent where there are none |
-| `tsrc` `tdst` `tten` | u1 u1 u4 | transfers sorted by (source, target, begin): devices and tensor |
+| `tsrc` `tdst` `tten` | u1 u1 d4 | transfers sorted by (source, target, begin): devices and tensor |
 | `tbeg` `tdur` `tflags` | d4 u4 u1 | begin, duration, 1 critical |
-| `m{d}at` `m{d}weights` `m{d}kv` `m{d}act` | u4 f4 f4 f4 | memory of device d as steps, in bytes; absent where it is not known |
+| `tfrom` `tto` | d4 u4 | slice that made the tensor, and the first slice there that reads it (2**32 - 1: none) |
+| `m{d}at` `m{d}weights` `m{d}kv` `m{d}act` | d4 f4 f4 f4 | memory of device d as steps, in bytes; absent where it is not known |
 | `bparent` `blayer` `bx` `bflags` | u2 u2 f4 u1 | boxes of the fold, parents before children, box 0 is the whole: parent, layer within the parent, place in the layer in box widths from the middle; 1 open at first, 2 a run of numbered siblings |
 | `bops` `bcrit` `bslack` `bweights` `bout` | u4 f4 f4 f4 f4 | per box: operators, seconds on the critical path, least slack in seconds (NaN unknown), bytes of weights with caches, bytes of outputs |
 | `bbegin` `bend` | u4 u4 | when its first operator begins and its last one ends |

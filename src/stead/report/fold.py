@@ -18,7 +18,8 @@ from stead.graph import PHASES, Graph
 from stead.graph.paths import is_number, module_paths
 
 MOST_BOXES = 2_000
-MOST_SHOWN, LEAST_SHOWN = 60, 30  # boxes of the first picture; fewer where there are no more
+MOST_SHOWN, LEAST_SHOWN = 60, 8  # boxes of the first picture; fewer where there are no more
+STRETCHES = 30  # of very many modules side by side
 MOST_SIBLINGS = 16  # numbered ones that stand side by side
 MOST_SINGLE = 60  # operators of a graph without modules that have boxes of their own
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -213,7 +214,7 @@ def _children(tree: _Tree, old: int, parent: int) -> list[tuple[int, int, str, b
     }
     lone = [box for box in boxes if not runs[box]]
     if len(lone) > MOST_SHOWN:
-        size = -(-len(lone) // LEAST_SHOWN)
+        size = -(-len(lone) // STRETCHES)
         for stretch in (lone[i : i + size] for i in range(0, len(lone), size)):
             ends = f"{tree.nodes[stretch[0]].name} … {tree.nodes[stretch[-1]].name}"
             runs |= dict.fromkeys(stretch, ends if len(stretch) > 1 else "")
@@ -259,13 +260,12 @@ def _first_picture(
     size = np.bincount(leaf, minlength=len(parents))
     for box in range(len(parents) - 1, 0, -1):
         size[parents[box]] += size[box]
-    count = shown[cut]
-    while count < LEAST_SHOWN:
+    count, before = shown[cut], -1
+    while before < count < LEAST_SHOWN:
+        before = count
         closed = [b for b in range(1, len(parents)) if inner[b] and is_open[parents[b]] and not is_open[b]]
-        room = [b for b in closed if count + children[b] - 1 <= MOST_SHOWN]
-        if not room:
-            break
-        largest = max(room, key=lambda b: (size[b], -b))
-        is_open[largest] = True
-        count += int(children[largest]) - 1
+        for box in sorted(closed, key=lambda b: (-size[b], b)):
+            if count + children[box] - 1 <= MOST_SHOWN:
+                is_open[box] = True
+                count += int(children[box]) - 1
     return is_open

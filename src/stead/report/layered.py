@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stead.report.fold import Fold
 
 SWEEPS = 6
-WIDEST = 6  # boxes side by side; a wider layer goes on in the next line
+WIDEST = 4  # boxes side by side; a wider layer goes on in the next line
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,10 @@ def view(
             for rule in report.rules
         ],
         "critical": critical_facts(run),
-        "moves": {str(box): outcomes for box, outcomes in moves.outcomes.items()},
+        "moves": {
+            str(box): [[_rounded(seconds, report.objective_seconds), reason] for seconds, reason in outcomes]
+            for box, outcomes in moves.outcomes.items()
+        },
         "moves_note": moves.note,
         "trail": [
             [step.elapsed_seconds, step.evaluations, _finite(step.objective_seconds), step.bound_seconds, step.found_by]
@@ -108,6 +111,11 @@ def view(
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _rounded(seconds: float | None, whole: float) -> float | None:
+    """Seconds whose difference to those of the plan has three digits: as many as a page shows."""
+    return None if seconds is None else whole + float(f"{seconds - whole:.3g}")
 
 
 def letter(d: int) -> str:

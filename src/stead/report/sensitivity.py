@@ -64,7 +64,7 @@ def _questions(plan: Plan) -> Iterator[tuple[str, str, Changed]]:
     cluster = problem.cluster
     if cluster.links:
         yield "all links", "bandwidth", partial(_linked, problem, frozenset(cluster.names))
-    analytic = np.array_equal(Roofline().costs(problem.graph, cluster).seconds, problem.costs.seconds)
+    analytic = _is_analytic(problem)
     for d in np.argsort(-plan.trace.busy_seconds, kind="stable").tolist():
         if not (plan.placement.devices == d).any():
             continue
@@ -77,6 +77,14 @@ def _questions(plan: Plan) -> Iterator[tuple[str, str, Changed]]:
             yield name, "memory bandwidth", partial(_wider, problem, d)
     for pair in _pairs(plan):
         yield " ↔ ".join(sorted(pair)), "bandwidth", partial(_linked, problem, pair)
+
+
+def _is_analytic(problem: Problem) -> bool:
+    """Whether the costs are those of data sheets, so that a changed device can be priced again."""
+    try:
+        return np.array_equal(Roofline().costs(problem.graph, problem.cluster).seconds, problem.costs.seconds)
+    except SteadError:  # a device without FLOP/s: its costs were given
+        return False
 
 
 def _faster(problem: Problem, d: int, factor: float) -> Problem:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CRITICAL, NO_TIME, BACKWARD, UPDATE = 1, 2, 4, 8
 NO_MICROBATCH = 65_535
 MOST_STEPS = 4_000  # of a memory curve: of each bunch of steps the highest stays
-MOST_TICKS = 2**32 - 1
+MOST_TICKS = NO_SLICE = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,7 @@ def slice_columns(plan: Plan, run: Run, leaf: NDArray[np.int64]) -> dict[str, Co
     flags = flags + (run.start_ticks == run.finish_ticks)[order] * NO_TIME
     flags += (phases == PHASES.index("backward")) * BACKWARD + (phases == PHASES.index("update")) * UPDATE
     columns = {
-        "op": array_column("u4", origin),
+        "op": array_column("d4", origin),
         "dev": array_column("u1", run.devices[order]),
         "box": array_column("u2", leaf[origin]),
         "kind": array_column("u2", np.minimum(kind, 2**16 - 1)[origin]),
@@ -135,7 +135,8 @@ def transfer_columns(run: Run) -> dict[str, Column]:
     timeline = run.timeline
     if timeline is None:
         empty = np.zeros(0, dtype=np.int64)
-        kinds = {"tsrc": "u1", "tdst": "u1", "tten": "u4", "tbeg": "d4", "tdur": "u4", "tflags": "u1"}
+        kinds = {"tsrc": "u1", "tdst": "u1", "tten": "d4", "tbeg": "d4", "tdur": "u4", "tflags": "u1", "tfrom": "d4",
+                 "tto": "u4"}  # fmt: skip
         return {**{name: array_column(kind, empty) for name, kind in kinds.items()}, "tensors": names_column(())}
     moved = timeline.transfers
     critical = np.zeros(len(moved), dtype=bool)
@@ -143,16 +144,33 @@ def transfer_columns(run: Run) -> dict[str, Column]:
     order = np.lexsort((np.arange(len(moved)), moved.begin_ticks, moved.target, moved.source))
     sent, tensor = np.unique(moved.tensor, return_inverse=True)
     begin, end = run.units(moved.begin_ticks[order]), run.units(moved.arrive_ticks[order])
-    names = timeline.problem.graph.tensor_names
+    graph, place = timeline.problem.graph, np.empty(len(run.origin) + 1, dtype=np.int64)
+    place[run.by_start], place[-1] = np.arange(len(run.origin)), NO_SLICE
     return {
         "tsrc": array_column("u1", moved.source[order]),
         "tdst": array_column("u1", moved.target[order]),
-        "tten": array_column("u4", tensor[order]),
+        "tten": array_column("d4", tensor[order]),
         "tbeg": array_column("d4", begin),
         "tdur": array_column("u4", end - begin),
         "tflags": array_column("u1", critical[order] * CRITICAL),
-        "tensors": names_column([names[t] for t in sent.tolist()]),
+        "tfrom": array_column("d4", place[graph.tensor_producer[moved.tensor[order]]]),
+        "tto": array_column("u4", place[first_readers(timeline)[order]]),
+        "tensors": names_column([graph.tensor_names[t] for t in sent.tolist()]),
     }
+
+
+def first_readers(timeline: Timeline) -> NDArray[np.int64]:  # [transfer]
+    """The first operator that reads a tensor where it was sent to, once it has arrived; -1 for none."""
+    graph, moved = timeline.problem.graph, timeline.transfers
+    transfer = moved.find(graph.tensor_of_read, timeline.devices[graph.readers])
+    read = np.flatnonzero(transfer >= 0)
+    starts = timeline.start_ticks[graph.readers[read]]
+    read = read[starts >= moved.arrive_ticks[transfer[read]]]
+    order = read[np.lexsort((graph.readers[read], timeline.start_ticks[graph.readers[read]], transfer[read]))]
+    found, first = np.unique(transfer[order], return_index=True)
+    readers = np.full(len(moved), -1, dtype=np.int64)
+    readers[found] = graph.readers[order[first]]
+    return readers
 
 
 def memory_columns(plan: Plan, run: Run) -> dict[str, Column]:
@@ -167,7 +185,7 @@ def memory_columns(plan: Plan, run: Run) -> dict[str, Column]:
         if run.timeline is None:
             at = _moments(run, d, at)
         parts = {"weights": curve.weights_bytes, "kv": curve.kv_bytes, "act": curve.activation_bytes}
-        columns[f"m{d}at"] = array_column("u4", run.units(at[kept].clip(0, run.span_ticks)))
+        columns[f"m{d}at"] = array_column("d4", run.units(at[kept].clip(0, run.span_ticks)))
         columns |= {f"m{d}{name}": array_column("f4", values[kept]) for name, values in parts.items()}
     return columns
 

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from stead.cluster.quantities import format_bytes, format_seconds
 from stead.report.box_moves import BoxMoves
 from stead.report.facts import Report
 from stead.report.fold import TIMES, Fold
-from stead.sim import Shortfall
+from stead.sim import Shortfall, simulate
 
 if TYPE_CHECKING:
     from stead.plan import Plan
@@ -76,7 +74,8 @@ def _claims(report: Report) -> list[tuple[str, str]]:
         claims.append(("Proved optimal", f"{among.strip()} ({report.bound_name})".strip()))
     else:
         bound = f"bound {format_seconds(report.bound_seconds)}, {report.bound_name}"
-        claims.append((f"{100 * report.gap:.1f} %", f"at most left to gain{among} ({bound})"))
+        share = f"{100 * report.gap:.1f} %" if report.gap >= 0.0005 else "Under 0.1 %"
+        claims.append((share, f"at most left to gain{among} ({bound})"))
     if report.interrupted:
         claims.append(("Interrupted:", "this is the best plan so far"))
     return claims
@@ -94,7 +93,10 @@ def _remedies(plan: Plan, fold: Fold | None, moves: BoxMoves | None) -> tuple[st
                     found.append((seconds, said))
     helps = [text for _, text in sorted(found)[:MOST_REMEDIES]]
     short = [one for one in plan.trace.problems if isinstance(one, Shortfall)]
-    if short and len(short) == len(plan.trace.problems):
-        more = " and ".join(f"{format_bytes(float(np.ceil(one.bytes_over)))} more on {one.device}" for one in short)
+    roomy = plan.problem
+    for one in short:
+        roomy = roomy.with_memory(one.device, one.peak.peak_bytes)
+    if short and simulate(roomy, plan.placement).feasible:
+        more = " and ".join(f"{format_bytes(one.bytes_over)} more on {one.device}" for one in short)
         helps.append(f"give it {more}: this placement then works as it is")
     return tuple(helps)

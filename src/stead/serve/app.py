@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import mimetypes
-import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
@@ -21,13 +20,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from stead.errors import BadInput
 from stead.serve.guard import Guard
 from stead.serve.jobs import Jobs
 from stead.serve.routes import Interface
 from stead.serve.store import Store
 
-LOOPBACK = ("127.0.0.1", "localhost")
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 
 
@@ -40,12 +37,6 @@ class Settings:
     port: int
     at_once: int = 2
     memory_bytes: int = 0
-
-
-def default_home() -> Path:
-    """Where the app keeps its things, as desktops expect it."""
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(data) / "stead" / "ui"
 
 
 def make_app(settings: Settings, *, store: Store, jobs: Jobs, token: str) -> ASGIApp:
@@ -99,21 +90,6 @@ async def static(request: Request) -> Response:
 def token_of(store: Store) -> str:
     """The secret of this home: 256 bits, the same after a restart so that open pages go on."""
     return store.setting("token", secrets.token_urlsafe(32))
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """A socket of this machine alone; port 0 takes a free one."""
-    if host not in LOOPBACK:
-        raise BadInput(f"the app listens on 127.0.0.1 only, not on {host}; reach it from elsewhere with ssh -L")
-    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        opened.bind(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        opened.close()
-        raise BadInput(f"port {port} cannot be taken: {error}; choose another with --port, or 0 for any") from None
-    opened.listen(128)
-    return opened
 
 
 def serve(app: ASGIApp, opened: socket.socket) -> None:

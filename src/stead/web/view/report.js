@@ -1,0 +1,190 @@
+// @ts-check
+// The page of a plan: all panels around one store. `mount` is used by the report and by the app.
+
+import {html, nothing, render} from 'lit-html';
+import {devices, rules, verdict} from 'stead/bars';
+import {compared, movedBoxes} from 'stead/compare';
+import {fromBase64} from 'stead/data';
+import {Graph} from 'stead/graph';
+import {history, sensitivity} from 'stead/history';
+import {inspector} from 'stead/inspector';
+import {Camera} from 'stead/scale';
+import {MODES, Store} from 'stead/state';
+import {boxTable, sliceTable} from 'stead/tables';
+import {readTheme, setRatio} from 'stead/theme';
+import {Timeline} from 'stead/timeline';
+import {count, counted, seconds, shortened} from 'stead/units';
+
+const KEYS = [['Tab', 'go from panel to panel'], ['← → ↑ ↓', 'walk boxes; move the time line'], ['Enter, Backspace', 'open and close a box'], ['+ − or w s', 'zoom the time line'], ['f', 'fit it'],
+  ['n p', 'next and previous critical step'], ['1 to 5', 'colour boxes by device, time, critical, memory, slack'], ['/', 'search'], ['Esc', 'clear the selection'], ['?', 'this help']];
+
+/**
+ * Show a plan in `root`; with a second view, both beside each other.
+ * @param {HTMLElement} root @param {import('stead/data').View[]} views @param {{names?: string[], fragment?: boolean}} [options]
+ */
+export function mount(root, views, options = {}) {
+  const [view, other] = views, store = new Store(view), camera = new Camera(view.end), names = options.names ?? ['this plan', 'the other plan'];
+  readTheme();
+  render(shell(view, other, names), root);
+  const find = (/** @type {string} */ selector) => /** @type {any} */ (root.querySelector(selector)), part = (/** @type {string} */ name) => find(`[data-part="${name}"]`);
+  const tip = tooltip(find('.tip'));
+  let waiting = 0;
+  const soon = (/** @type {() => void} */ act) => { if (!waiting) waiting = requestAnimationFrame(() => { waiting = 0; act(); }); };
+  const moved = () => soon(() => { store.set({t0: camera.t0, t1: camera.t1}); });
+  const timeline = new Timeline(find('#when'), store, camera, {tip, moved}), graph = new Graph(find('.scroller'), find('#where'), find('.spacer'), store, {tip});
+  const go = (/** @type {number} */ slice) => {
+    if (slice < 0) return;
+    const begin = view.col.start[slice], end = begin + view.col.dur[slice];
+    if (begin < camera.t0 || end > camera.t1) camera.show((begin + end - camera.span) / 2, (begin + end + camera.span) / 2);
+    store.selectSlice(slice);
+  };
+  /** @type {Timeline | null} */
+  let second = null;
+  if (other) {
+    const its = new Camera(Math.max(view.end * view.unit, other.end * other.unit) / other.unit);
+    camera.end = Math.max(view.end, (other.end * other.unit) / view.unit);
+    camera.fit();
+    const theirs = new Store(other);
+    second = new Timeline(find('#then'), theirs, its, {tip, moved: () => { camera.show((its.t0 * other.unit) / view.unit, (its.t1 * other.unit) / view.unit); moved(); }});
+    theirs.listen(() => second?.draw());
+    graph.outlined = new Set(movedBoxes(view, other).map(({box}) => box.index));
+  }
+  const tables = [boxTable(part('boxes'), graph), sliceTable(part('slices'), timeline, go)];
+  const panels = (/** @type {any} */ changed) => {
+    render(devices(view, store), part('devices'));
+    render(inspector(view, store, go), part('why'));
+    if (!changed || 'mode' in changed || 'dim' in changed) render(controls(store, camera, moved), part('controls'));
+    if (!changed || 'mode' in changed) render(modes(store), part('modes'));
+    for (const table of tables) if (table.isOpen) table.draw();
+  };
+  const lines = () => {
+    timeline.draw();
+    if (second && other) { second.camera.show((camera.t0 * view.unit) / other.unit, (camera.t1 * view.unit) / other.unit); second.draw(); }
+    render(camera.isWhole ? nothing : html` · ${seconds(camera.span * view.unit)} of ${seconds(view.head.span_seconds)}`, part('range'));
+  };
+  const all = () => { readTheme(); graph.draw(); lines(); };
+  store.listen((changed) => {
+    if ('open' in changed) graph.arrange();
+    if ('open' in changed || 'box' in changed || 'mode' in changed) graph.draw();
+    lines();
+    if (!('t0' in changed)) panels(changed);
+    if ('box' in changed || 'slice' in changed) announce(find('.live'), store, timeline, graph);
+    if (options.fragment) window.history.replaceState(null, '', `#${store.fragment()}`);
+  });
+  if (options.fragment && location.hash.length > 1) { store.restore(location.hash.slice(1)); camera.show(store.state.t0, store.state.t1); }
+  panels(null);
+  render(html`${timeline.summary()} ${view.head.timed ? '' : 'There is no time line for this objective: every device shows its own operators in a row.'}`, part('when-said'));
+  render(graph.summary(), part('where-said'));
+  all();
+  listen(root, store, graph, all);
+  search(find('#search'), part('found'), store, go, graph);
+  if (other) render(compared(view, other, names, (box) => { store.select(box); graph.reveal(box); }), part('compared'));
+  const probe = () => ({lanes: timeline.lanes.length, drawn: timeline.drawn, box: store.state.box, slice: store.state.slice, mode: store.state.mode, path: store.state.box > 0 ? view.boxes[store.state.box].path : '', boxes: graph.order.length,
+    t: [camera.t0 / camera.end, camera.t1 / camera.end], outlined: graph.outlined.size, places: graph.order.map((box) => ({box, ...graph.at(box)})), scale: graph.scale, dx: graph.dx, dy: graph.dy, open: store.state.open.size});
+  return {store, camera, graph, timeline, probe, moved, draw: all};
+}
+
+/** @param {import('stead/data').View} view @param {import('stead/data').View | undefined} other @param {string[]} names */
+function shell(view, other, names) {
+  const {head} = view;
+  return html`<main class="view">
+    <section class="card wide verdict" aria-label="Verdict">${verdict(head)}</section>
+    <section class="card where" aria-label="Where"><h2>Where: modules <span data-part="modes"></span></h2>
+      <div class="scroller"><canvas id="where" tabindex="0" role="img" aria-label="The model as boxes" aria-describedby="where-said"></canvas><div class="spacer"></div></div>
+      <p class="soft said" id="where-said" data-part="where-said"></p>
+      <label class="find">Search <input id="search" type="search" placeholder="/ module or operator" autocomplete="off" spellcheck="false"></label><div data-part="found"></div><div data-part="boxes"></div></section>
+    <div class="column">
+      <section class="card" aria-label="When"><div data-part="devices"></div>
+        <h2><span>When: operators, transfers, memory<span data-part="range"></span></span><span data-part="controls"></span></h2>
+        ${other ? html`<h3>${names[0]}</h3>` : nothing}<canvas id="when" tabindex="0" role="img" aria-label="Time line of devices, links and memory" aria-describedby="when-said"></canvas>
+        ${other ? html`<h3>${names[1]}</h3><canvas id="then" tabindex="0" role="img" aria-label="Time line of the other plan"></canvas>` : nothing}
+        <p class="soft said" id="when-said" data-part="when-said"></p><div data-part="slices"></div></section>
+      <section class="card" aria-label="Why" data-part="why"></section>
+    </div>
+    ${other ? html`<section class="card wide" aria-label="Two plans"><h2>${names[0]} and ${names[1]}</h2><div data-part="compared"></div></section>` : nothing}
+    <section class="card wide" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
+    <div class="wide pair"><section class="card" aria-label="Search"><h2>How the search went</h2>${history(head)}</section>
+      <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${sensitivity(head)}</section></div>
+    ${head.exports.length ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((/** @type {any} */ one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
+    <section class="card wide" aria-label="As text"><details><summary>As text</summary><pre>${head.text}</pre></details>
+      <p class="soft">${Object.entries(head.provenance).map(([key, value]) => `${key} ${value}`).join(' · ')}</p></section>
+    <p class="live" aria-live="polite"></p><div class="tip" role="presentation"></div>
+    <dialog class="help"><h2>Keys</h2><table><tbody>${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table><button @click=${(/** @type {any} */ e) => e.target.closest('dialog').close()}>close</button></dialog>
+  </main>`;
+}
+
+/** @param {Store} store */
+const modes = (store) => html`<span class="seg" role="group" aria-label="Colour by">${MODES.map((mode, i) => html`<button aria-pressed=${store.state.mode === mode} title=${`key ${i + 1}`} @click=${() => store.set({mode})}>${mode}</button>`)}</span>`;
+
+/** @param {Store} store @param {Camera} camera @param {() => void} moved */
+const controls = (store, camera, moved) => html`<span class="seg"><button aria-pressed=${store.state.dim} @click=${() => store.set({dim: !store.state.dim})}>critical path</button><button aria-label="zoom in" @click=${() => { camera.zoom(0.6, (camera.t0 + camera.t1) / 2); moved(); }}>+</button><button aria-label="zoom out" @click=${() => { camera.zoom(1 / 0.6, (camera.t0 + camera.t1) / 2); moved(); }}>−</button><button @click=${() => { camera.fit(); moved(); }}>fit</button></span>`;
+
+/** @param {Event} e @param {string} text */
+function copied(e, text) {
+  const button = /** @type {HTMLElement} */ (e.target);
+  navigator.clipboard?.writeText(text).then(() => { button.textContent = 'copied'; }, () => { button.textContent = 'select and copy'; });
+}
+
+/** @param {HTMLElement} live @param {Store} store @param {Timeline} timeline @param {Graph} graph */
+function announce(live, store, timeline, graph) {
+  const {box, slice} = store.state;
+  live.textContent = slice >= 0 ? timeline.described(store.view.lanes[store.view.col.dev[slice]], slice).join(', ') : box > 0 ? graph.described(box).join(', ') : 'Nothing is selected.';
+}
+
+/** @param {HTMLElement} host */
+function tooltip(host) {
+  return (/** @type {PointerEvent | null} */ e, /** @type {string[]} */ lines) => {
+    host.style.display = e && lines.length ? 'block' : 'none';
+    if (!e || !lines.length) return;
+    render(html`${lines.map((line, i) => html`<div class=${i ? '' : 'first'}>${shortened(line, 120)}</div>`)}`, host);
+    host.style.left = `${Math.max(4, Math.min(e.clientX + 14, window.innerWidth - host.offsetWidth - 8))}px`;
+    host.style.top = `${Math.min(e.clientY + 16, window.innerHeight - host.offsetHeight - 8)}px`;
+  };
+}
+
+/** @param {HTMLElement} root @param {Store} store @param {Graph} graph @param {() => void} all */
+function listen(root, store, graph, all) {
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', all);
+  new ResizeObserver(() => requestAnimationFrame(all)).observe(root);
+  window.addEventListener('beforeprint', () => { setRatio(2); graph.tall = Math.min(graph.height * graph.scale + 16, 900); all(); });
+  window.addEventListener('afterprint', () => { setRatio(0); graph.tall = 0; all(); });
+  document.addEventListener('keydown', (e) => {
+    const typing = e.target instanceof HTMLInputElement;
+    if (e.key === 'Escape') { store.set({box: -1, slice: -1, device: -1}); if (typing) e.target.blur(); return; }
+    if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === '/') { e.preventDefault(); /** @type {HTMLElement} */ (root.querySelector('#search')).focus(); }
+    else if (e.key === '?') /** @type {HTMLDialogElement} */ (root.querySelector('dialog.help')).showModal();
+    else if (/^[1-5]$/.test(e.key)) store.set({mode: MODES[Number(e.key) - 1]});
+  });
+}
+
+/** Boxes first, then operators; the first few that hold the text. @param {HTMLInputElement} input @param {HTMLElement} found @param {Store} store @param {(slice: number) => void} go @param {Graph} graph */
+function search(input, found, store, go, graph) {
+  const {view} = store;
+  const show = () => {
+    const text = input.value.trim().toLowerCase();
+    const boxes = text ? view.boxes.filter((box) => box.index && !box.run && box.path.toLowerCase().includes(text)).slice(0, 6) : [], slices = [];
+    for (let i = 0; text && i < view.col.op.length && slices.length < 6; i++) if (view.col.names[view.col.op[i]].toLowerCase().includes(text)) slices.push(i);
+    const choose = (/** @type {number} */ box) => { store.select(box); graph.reveal(box); };
+    render(!text ? nothing : html`<ul class="found">${boxes.map((box) => html`<li><button class="link" @click=${() => choose(box.index)}>${box.path}</button> <span class="soft">${counted(box.ops, 'operator')}</span></li>`)}
+      ${slices.map((i) => html`<li><button class="link" @click=${() => go(i)}>${view.col.names[view.col.op[i]]}</button> <span class="soft">operator</span></li>`)}${boxes.length + slices.length ? nothing : html`<li class="soft">Nothing of ${count(view.head.operators)} operators is called so.</li>`}</ul>`, found);
+    return boxes.length ? () => choose(boxes[0].index) : slices.length ? () => go(slices[0]) : null;
+  };
+  input.addEventListener('input', show);
+  input.addEventListener('keydown', (e) => { if (e.key === 'Enter') show()?.(); });
+}
+
+/** Start the page that stands in a file. */
+export async function start() {
+  const root = /** @type {HTMLElement} */ (document.getElementById('stead'));
+  try {
+    const scripts = [...document.querySelectorAll('script[data-view]')], views = await Promise.all(scripts.map((script) => fromBase64(script.textContent ?? '')));
+    const mounted = mount(root, views, {fragment: true, names: scripts.map((script) => /** @type {HTMLElement} */ (script).dataset.view ?? '')});
+    document.getElementById('plain')?.remove(); // what stands there for readers without script
+    /** @type {any} */ (window).stead = mounted;
+  } catch (error) {
+    document.documentElement.classList.remove('script');
+    render(html`<p class="card" role="alert">This page cannot be drawn: ${error instanceof Error ? error.message : String(error)} What follows is the plan without pictures.</p>`, root);
+    throw error;
+  }
+}
