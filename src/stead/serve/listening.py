@@ -27,6 +27,7 @@ def listening(host: str, port: int) -> socket.socket:
         opened.bind(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         opened.close()
-        raise BadInput(f"port {port} cannot be taken: {str(error).rstrip(".")}; choose another with --port, or 0 for any") from None
+        reason = str(error).rstrip(".")
+        raise BadInput(f"port {port} cannot be taken: {reason}; choose another with --port, or 0 for any") from None
     opened.listen(128)
     return opened
