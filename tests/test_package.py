@@ -19,7 +19,7 @@ from stead.cli.main import exit_code
 
 ROOT = Path(__file__).parent.parent
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "what-if", "compare", "score", "export", "verify", "simulate",
+    "demo", "doctor", "place", "explain", "report", "what-if", "compare", "ui", "score", "export", "verify", "simulate",
     "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
 )  # fmt: skip
 

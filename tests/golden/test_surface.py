@@ -25,8 +25,9 @@ from stead.workloads import FAMILIES, demo_graph, zoo_names
 SURFACE = Path(__file__).parent / "surface"
 WHY = "the surface changes only in a commit that says why, with STEAD_REWRITE=1 pytest tests/golden"
 VERBS = (
-    "demo", "doctor", "place", "explain", "report", "what-if", "compare", "score", "export", "verify", "measure",
+    "demo", "doctor", "place", "explain", "report", "what-if", "compare", "ui", "score", "export", "verify", "measure",
     "tune", "replan", "run", "profile", "simulate", "solvers", "devices", "formats", "targets", "zoo", "bench", "train",
+    "serve",
 )  # fmt: skip
 HELP = ("stead --help", *(f"stead {verb} --help" for verb in VERBS))
 PLACE = "stead place demo.json -d 3090,3060 --evaluations 50"
@@ -134,6 +135,9 @@ ERRORS = (
     f"{PLACE} --start notes.txt",
     f"{PLACE} --start p3.json",
     f"{PLACE} --events nowhere/events.jsonl",
+    "stead ui --host 0.0.0.0 --no-browser",
+    "stead ui --root nowhere --no-browser",
+    "stead ui --port 99999 --no-browser",
     # exports
     "stead export plan.json --to vlm",
     "stead export missing.json --to vllm",

@@ -34,6 +34,7 @@ from stead.cli import (
     targets,
     train,
     tune,
+    ui,
     what_if,
     zoo,
 )
@@ -84,8 +85,8 @@ app = typer.Typer(
     name="stead",
     cls=_Group,
     help="Find the best assignment of a neural network's operators to devices.",
-    epilog="For experts: stead run | profile | simulate | solvers | devices | formats | targets | zoo | bench | train, "
-    "each with --help.",
+    epilog="For experts: stead run | profile | simulate | solvers | devices | formats | targets | zoo | bench | "
+    "train | serve, each with --help.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -99,6 +100,7 @@ for name, function, expert in (
     ("report", report.report, False),
     ("what-if", what_if.what_if, False),
     ("compare", compare.compare, False),
+    ("ui", ui.ui, False),
     ("score", score.score, False),
     ("export", export.export, False),
     ("verify", export.verify, False),
@@ -115,6 +117,7 @@ for name, function, expert in (
     ("zoo", zoo.zoo, True),
     ("bench", bench.bench, True),
     ("train", train.train, True),
+    ("serve", ui.serve, True),
 ):
     app.command(name, cls=_Command, hidden=expert)(_audible(function))
 

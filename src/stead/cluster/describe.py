@@ -78,7 +78,7 @@ def cluster_from(
         raise BadCluster(f"no devices given; {_EXAMPLE}")
     if len(text) > _LONGEST_TEXT:
         raise BadCluster(f"a description of {len(text)} characters is too long; use a device file")
-    if _is_file_name(text):
+    if is_file_name(text):
         return _from_file(Path(text), reserve)
     if text.lower() == "auto":
         return cluster_of(this_machine(), reserve_share=reserve_share, reserve_bytes=reserve_bytes)
@@ -92,12 +92,13 @@ def _joined(texts: Sequence[str]) -> str:
     for text in texts:
         if not isinstance(text, str):
             raise BadCluster(f"a list of devices holds descriptions such as '3090', got {show(text)}")
-        if len(texts) > 1 and (text.strip().lower() == "auto" or _is_file_name(text.strip())):
+        if len(texts) > 1 and (text.strip().lower() == "auto" or is_file_name(text.strip())):
             raise BadCluster(f"{show(text)} describes a whole cluster; give it alone, not in a list with others")
     return " + ".join(texts)
 
 
-def _is_file_name(text: str) -> bool:
+def is_file_name(text: str) -> bool:
+    """Whether a description names a file."""
     rest = _RATE.sub("@", text)  # the slash of "@ 25GB/s" belongs to no path
     return text.lower().endswith((".toml", ".json")) or "/" in rest or "\\" in rest
 

@@ -92,8 +92,8 @@ def compare(plans: dict[str, Plan]) -> Comparison:
         if names != known:
             alone = sorted(known ^ names)[0]
             raise BadInput(
-                f"{name} and {other_name} place different graphs: {first.problem.graph.name} with {len(known)} operators "
-                f"and {other.problem.graph.name} with {len(names)}; only one has {alone!r}"
+                f"{name} and {other_name} place different graphs: {first.problem.graph.name} with {len(known)} "
+                f"operators and {other.problem.graph.name} with {len(names)}; only one has {alone!r}"
             )
     problems = [plan.problem for plan in plans.values()]
     parts = {

@@ -1,0 +1,102 @@
+"""The app as a whole: pages, interface and guard, and the server that runs them on this machine alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import mimetypes
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from stead.serve.guard import Guard
+from stead.serve.jobs import Jobs
+from stead.serve.routes import Interface
+from stead.serve.store import Store
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the app is run."""
+
+    home: Path
+    root: Path
+    port: int
+    at_once: int = 2
+    memory_bytes: int = 0
+
+
+def make_app(settings: Settings, *, store: Store, jobs: Jobs, token: str) -> ASGIApp:
+    """The guarded application."""
+    interface = Interface(store, jobs, settings.root, settings.memory_bytes)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        jobs.start()
+        yield
+        jobs.close()
+
+    page, import_map = index()
+    routes = [
+        Route("/", lambda request: HTMLResponse(page)),
+        Route("/static/{path:path}", static),
+        *interface.routes(),
+    ]
+    digest = base64.b64encode(hashlib.sha256(import_map.encode()).digest()).decode()
+    app = Starlette(routes=routes, lifespan=lifespan)
+    return Guard(app, token=token, port=settings.port, script_hashes=[digest])
+
+
+def index() -> tuple[str, str]:
+    """The one page, and the map of modules in it."""
+    web = files("stead") / "web"
+    names = {"lit-html": "/static/vendor/lit-html.js"}
+    for folder in ("view", "app"):
+        for file in (web / folder).iterdir():
+            if file.name.endswith(".js"):
+                prefix = "stead/" if folder == "view" else "app/"
+                names[prefix + file.name.removesuffix(".js")] = f"/static/{folder}/{file.name}"
+    import_map = json.dumps({"imports": dict(sorted(names.items()))})
+    return (web / "index.html").read_text().replace("{{import_map}}", import_map), import_map
+
+
+async def static(request: Request) -> Response:
+    """A file of the pages; nothing else is served."""
+    parts = request.path_params["path"].split("/")
+    file = files("stead") / "web"
+    for part in parts:
+        if part in ("", ".", "..") or "\\" in part:
+            return Response(status_code=404)
+        file = file / part
+    suffix = Path(parts[-1]).suffix
+    if not file.is_file() or suffix not in _TYPES:
+        return Response(status_code=404)
+    return Response(file.read_bytes(), media_type=_TYPES.get(suffix) or mimetypes.guess_type(parts[-1])[0])
+
+
+def token_of(store: Store) -> str:
+    """The secret of this home: 256 bits, the same after a restart so that open pages go on."""
+    return store.setting("token", secrets.token_urlsafe(32))
+
+
+def serve(app: ASGIApp, opened: socket.socket) -> None:
+    """Run until Ctrl-C."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=2
+    )
+    uvicorn.Server(config).run(sockets=[opened])

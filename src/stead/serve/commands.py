@@ -1,0 +1,99 @@
+"""From a request to the command that a user could type; the command checks what it is given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stead.errors import BadInput
+
+VERBS = ("place", "train", "what-if")
+MOST_SECONDS = 24 * 3600.0
+GRACE_SECONDS = 60.0  # after its own time limit, before a child is stopped
+_READING = ("batch", "context", "phase")
+
+
+def command_for(verb: str, request: Mapping[str, Any], folder: Path) -> list[str]:
+    """The arguments of `stead`, with events and results in a folder."""
+    makers = {"place": _place, "train": _train, "what-if": _what_if}
+    if verb not in makers:
+        raise BadInput(f"no job can {verb!r}; jobs are {', '.join(VERBS)}")
+    return [verb, *makers[verb](request, folder)]
+
+
+def child_command(arguments: list[str]) -> list[str]:
+    """The same as a process."""
+    return [sys.executable, "-m", "stead", *arguments]
+
+
+def time_limit(request: Mapping[str, Any]) -> float:
+    """Seconds that a request may search."""
+    given = request.get("time_limit", 60.0)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= MOST_SECONDS:
+        raise BadInput(f"time_limit is a number of seconds up to {MOST_SECONDS:g}, got {given!r}")
+    return float(given)
+
+
+def _place(request: Mapping[str, Any], folder: Path) -> list[str]:
+    made = [_text(request, "model"), "--devices", _text(request, "devices"), "--time-limit", f"{time_limit(request):g}"]
+    made += _reading(request)
+    objective = request.get("objective", "latency")
+    if objective not in ("latency", "throughput", "both"):
+        raise BadInput(f"objective is latency, throughput or both, got {objective!r}")
+    if objective != "both":
+        made += ["--objective", objective]
+    for option in ("solver", "granularity"):
+        if request.get(option):
+            made += [f"--{option}", _text(request, option)]
+    for option in ("evaluations", "seed", "microbatches"):
+        if request.get(option) is not None:
+            made += [f"--{option}", str(_whole(request, option))]
+    for option in ("pin", "forbid", "colocate"):
+        made += [part for one in _texts(request, option) for part in (f"--{option}", one)]
+    if request.get("start"):
+        made += ["--start", _text(request, "start")]
+    return [*made, "--events", str(folder / "events.jsonl"), "-o", str(folder / "plan.json"), "--json"]
+
+
+def _train(request: Mapping[str, Any], folder: Path) -> list[str]:
+    made = [_text(request, "policy"), "--updates", str(_whole(request, "updates"))]
+    made += [part for one in _texts(request, "graphs") for part in ("--graphs", one)]
+    made += ["--devices", _text(request, "devices"), "-o", str(folder / "policy.safetensors"), "--json"]
+    return [*made, *(["--resume"] if request.get("resume") else []), "--events", str(folder / "events.jsonl")]
+
+
+def _what_if(request: Mapping[str, Any], folder: Path) -> list[str]:
+    made = [_text(request, "plan_file"), "--time-limit", f"{time_limit(request):g}"]
+    for option in ("set", "add", "remove"):
+        made += [part for one in _texts(request, option) for part in (f"--{option}", one)]
+    return [*made, "-o", str(folder / "plan.json"), "--json"]
+
+
+def _reading(request: Mapping[str, Any]) -> list[str]:
+    given = request.get("options") or {}
+    if not isinstance(given, Mapping) or set(given) - set(_READING):
+        raise BadInput(f"options of a model are {', '.join(_READING)}, got {given!r}")
+    return [part for key, value in given.items() if value not in (None, "") for part in (f"--{key}", str(value))]
+
+
+def _text(request: Mapping[str, Any], key: str) -> str:
+    value = request.get(key)
+    if not isinstance(value, str) or not value.strip() or value.startswith("-") or "\0" in value:
+        raise BadInput(f"{key} must be a text that does not begin with a dash, got {value!r}")
+    return value
+
+
+def _texts(request: Mapping[str, Any], key: str) -> list[str]:
+    value = request.get(key) or []
+    if not isinstance(value, list) or len(value) > 1000:
+        raise BadInput(f"{key} must be a list of texts, got {value!r}")
+    return [_text({key: one}, key) for one in value]
+
+
+def _whole(request: Mapping[str, Any], key: str) -> int:
+    value = request.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**40:
+        raise BadInput(f"{key} must be a whole number, got {value!r}")
+    return value

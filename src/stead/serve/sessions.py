@@ -1,0 +1,153 @@
+"""Plans that are being looked at: loaded once, then scored, moved and packed while the pointer is still."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.errors import BadInput, SteadError
+from stead.placing.what_if import Changes, cases_of
+from stead.plan import Plan
+from stead.problem import Placement
+from stead.report.fold import Fold, fold
+from stead.report.plan_view import view
+from stead.sim import Shortfall, Trace, simulate
+from stead.solvers import Improvement
+
+MOST_OPEN = 4  # plans in memory
+MOST_MOVES = 10_000
+MOVES_SECONDS = SENSITIVITY_SECONDS = 1.0  # of CPU, for what a view shows beyond the plan
+
+Moves = Sequence[tuple[int, int]]  # (box, device), one after another
+
+
+@dataclass(frozen=True)
+class Session:
+    """One plan with its folded graph."""
+
+    plan: Plan
+
+    @cached_property
+    def boxes(self) -> Fold:
+        """The modules of the graph as boxes."""
+        return fold(self.plan.problem.graph)
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The view of the plan itself."""
+        return view(self.plan, moves_seconds=MOVES_SECONDS, sensitivity_seconds=SENSITIVITY_SECONDS).as_bytes()
+
+    def moves_from(self, given: object) -> list[tuple[int, int]]:
+        """Checked moves of a request."""
+        if not isinstance(given, list) or len(given) > MOST_MOVES:
+            raise BadInput(f"moves are a list of [box, device], at most {MOST_MOVES}")
+        moves = []
+        for one in given:
+            if not (isinstance(one, list) and len(one) == 2 and all(type(part) is int for part in one)):
+                raise BadInput(f"a move is [box, device], got {one!r}")
+            box, device = one
+            if not 0 <= box < len(self.boxes.names) or not 0 <= device < len(self.plan.problem.cluster):
+                raise BadInput(f"there is no box {box} or no device {device} in this plan")
+            moves.append((box, device))
+        return moves
+
+    def operators_in(self, box: int) -> NDArray[np.int64]:
+        """Operators of a box, and whoever must share a device with them."""
+        problem = self.plan.problem
+        above = self.boxes.ancestors()[self.boxes.leaf]
+        own = np.flatnonzero(above[:, self.boxes.depths[box]] == box)
+        return np.flatnonzero(np.isin(problem.units, problem.units[own]))
+
+    def devices_after(self, moves: Moves) -> NDArray[np.uint8]:
+        """The device of every operator after moves; where one may not go is told."""
+        problem, devices = self.plan.problem, self.plan.placement.devices.copy()
+        for box, device in moves:
+            own = self.operators_in(box)
+            if not problem.allowed[own, device].all():
+                v = int(own[~problem.allowed[own, device]][0])
+                name, where = problem.graph.operator_names[v], problem.cluster.names[device]
+                raise BadInput(f"{name} cannot run on {where}, or may not: it is pinned elsewhere")
+            devices[own] = device
+        return devices
+
+    def moved(self, moves: Moves) -> Placement:
+        """The placement after moves, in the plan's order where that still makes sense."""
+        if not moves:
+            return self.plan.placement
+        devices, order = self.devices_after(moves), self.plan.placement.order
+        if order is not None and not getattr(order, "sends", False):
+            return Placement(self.plan.problem, devices, order)
+        return Placement(self.plan.problem, devices)
+
+    def trace(self, moves: Moves) -> Trace:
+        """The plan after moves as the simulator runs it."""
+        return simulate(self.plan.problem, self.moved(moves))
+
+    def score(self, moves: Moves) -> dict[str, Any]:
+        """What the whole takes after moves, and what is short where it does not fit."""
+        now, trace = self.plan.solution.objective_seconds, self.trace(moves)
+        short = {one.device: one.bytes_over for one in trace.problems if isinstance(one, Shortfall)}
+        return {
+            "seconds": trace.objective_seconds if np.isfinite(trace.objective_seconds) else None,
+            "feasible": trace.feasible,
+            "short": short,
+            "problems": [str(one) for one in trace.problems],
+            "change": trace.objective_seconds - now if trace.feasible else None,
+            "peak_bytes": trace.peak_bytes.tolist(),
+        }
+
+    def with_moves(self, moves: Moves) -> Plan:
+        """The plan after moves, as a plan; what was proved holds for it, too."""
+        if not moves:
+            return self.plan
+        placement, trace = self.moved(moves), self.trace(moves)
+        if not np.isfinite(trace.objective_seconds):
+            raise BadInput("; ".join(str(one) for one in trace.problems))
+        before, seconds = self.plan.solution, trace.objective_seconds
+        step = Improvement(before.elapsed_seconds, before.evaluations, seconds, before.bound_seconds, "by hand")
+        solution = replace(
+            before, placement=placement, objective_seconds=seconds, found_by="by hand", trail=(*before.trail, step),
+            bound_seconds=min(before.bound_seconds, seconds), stopped_by="",
+            interrupted=False,
+        )  # fmt: skip
+        return replace(self.plan, solution=solution)
+
+    def case(self, sets: object) -> dict[str, Any]:
+        """The same placement in other circumstances, as `stead what-if` says it."""
+        if not isinstance(sets, list) or not sets or not all(isinstance(one, str) for one in sets) or len(sets) > 64:
+            raise BadInput('changes are a list of texts such as "3060.bandwidth=2x"')
+        (case,) = cases_of(self.plan, Changes(sets=tuple(sets)))
+        now = self.plan.solution.objective_seconds
+        change = None if case.seconds is None else case.seconds - now
+        return {"seconds": case.seconds, "change": change, "trouble": case.trouble or None}
+
+
+class Sessions:
+    """The last few plans that were looked at."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, name: str, path: Path) -> Session:
+        """A plan, from memory or from its file."""
+        with self._lock:
+            found = self._open.get(name)
+            if found is None:
+                try:
+                    found = Session(Plan.load(path))
+                except SteadError as error:
+                    raise BadInput(f"the plan cannot be read: {error}") from None
+            self._open[name] = found
+            self._open.move_to_end(name)
+            while len(self._open) > MOST_OPEN:
+                self._open.popitem(last=False)
+            return found

@@ -1,0 +1,71 @@
+// @ts-check
+// Plan: the page of the report, with boxes that can be moved, sliders, and files to take along. Plans: all there are.
+
+import {html, nothing, render} from 'lit-html';
+import {bytesOf, get, post, remove} from 'app/api';
+import {moving} from 'app/moving';
+import {gapText, trouble} from 'app/parts';
+import {whatIf} from 'app/whatif';
+import {decodeView} from 'stead/data';
+import {mount} from 'stead/report';
+import {seconds} from 'stead/units';
+
+const TARGETS = ['trace', 'dot', 'hf', 'llama', 'vllm', 'megatron', 'torchtitan', 'openvino', 'ort'];
+
+/** @param {string} text @returns {[number, number][]} */
+const movesFrom = (text) => text.split(',').filter(Boolean).map((one) => /** @type {[number, number]} */ (one.split('-').map(Number)));
+/** @param {[number, number][]} moves */
+const movesText = (moves) => moves.map(([box, device]) => `${box}-${device}`).join(',');
+
+/** @param {HTMLElement} root @param {string} name @param {string} [given] */
+export async function planScreen(root, name, given = '') {
+  const moves = movesFrom(given), plan = await get(`/plans/${name}`);
+  const view = decodeView(moves.length ? await bytesOf(`/plans/${name}/trace`, {moves}) : await bytesOf(`/plans/${name}/view`));
+  /** @type {unknown} */
+  let problem = null;
+  render(html`<div class="planhead" data-part="head"></div><div class="whatif"></div><div data-part="plan"></div><div class="moves" aria-label="Moves by hand"></div>`, root);
+  const find = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (root.querySelector(selector));
+  const head = () => render(html`<h1>${plan.name}</h1><span class="line"><a href=${`/api/plans/${name}/file`} download>plan.json</a><a href=${`/api/plans/${name}/report`} download>report.html</a>
+    <label class="field">export <select id="export" @change=${(/** @type {any} */ e) => { if (e.target.value) exported(e.target.value); e.target.value = ''; }}><option value="">to…</option>${TARGETS.map((one) => html`<option>${one}</option>`)}</select></label>
+    <a href=${`#/compare/${name}`}>compare</a></span>${problem ? trouble(problem) : nothing}`, find('[data-part="head"]'));
+  const attempt = async (/** @type {() => Promise<void>} */ act) => { problem = null; try { await act(); } catch (error) { problem = error; head(); scrollTo(0, 0); } };
+  const exported = (/** @type {string} */ to) => attempt(async () => {
+    const data = await bytesOf(`/plans/${name}/export?to=${to}`), link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob([data], {type: 'application/zip'}));
+    link.download = `${to}.zip`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  head();
+  const mounted = mount(find('[data-part="plan"]'), [view]);
+  /** @type {any} */ (window).stead = mounted;
+  moving(find('.moves'), mounted, view, name, moves, {
+    apply: (next) => { location.hash = `#/plan/${name}${next.length ? `/${movesText(next)}` : ''}`; },
+    save: (list) => attempt(async () => { location.hash = `#/plan/${(await post(`/plans/${name}/save`, {moves: list, name: `${plan.name}, moved`})).plan}`; }),
+    pin: (list) => attempt(async () => {
+      const pin = list.map(([box, device]) => `${view.boxes[box].path}=${view.head.devices[device].name}`);
+      location.hash = `#/solving/${(await post('/jobs', {verb: 'place', ...(await question(plan)), pin, plan: name})).job}`;
+    }),
+  });
+  if (!moves.length) whatIf(find('.whatif'), plan);
+  return undefined;
+}
+
+/** What was asked when the plan was made. @param {any} plan */
+async function question(plan) {
+  const job = plan.job ? await get(`/jobs/${plan.job}`).catch(() => null) : null;
+  if (!job || job.verb !== 'place') throw new Error('The job that made this plan is not known here any more: place the model again with pins.');
+  const {objective, solver, devices, time_limit} = job.request;
+  const model = await post('/models', job.request.model.startsWith('zoo:') ? {zoo: job.request.model, options: job.request.options} : {path: job.request.model, options: job.request.options});
+  return {model: model.model, objective: objective === 'both' ? plan.objective : objective, solver, devices, time_limit};
+}
+
+/** @param {HTMLElement} root */
+export async function plansScreen(root) {
+  const drawn = async () => {
+    const {plans} = await get('/plans');
+    render(html`<div class="screen"><section class="card wide"><h2>Plans</h2>${plans.length ? html`<table class="list"><thead><tr><th>plan</th><th class="hide-narrow">devices</th><th class="num">value</th><th class="num">gap</th><th></th></tr></thead><tbody>${plans.map((/** @type {any} */ one) => html`<tr><td class="name"><a href=${`#/plan/${one.id}`}>${one.name}</a><span class="soft"> ${one.graph}</span></td><td class="hide-narrow">${one.devices}</td><td class="num">${seconds(one.seconds)}</td><td class="num">${gapText(one.bound ? one.gap : null)}</td><td><button aria-label=${`delete ${one.name}`} @click=${async () => { await remove(`/plans/${one.id}`); drawn(); }}>delete</button></td></tr>`)}</tbody></table>` : html`<p class="soft">There are no plans yet. <a href="#/place">Place a model</a> and its plan will be here.</p>`}</section></div>`, root);
+  };
+  await drawn();
+  return undefined;
+}

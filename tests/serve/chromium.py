@@ -1,0 +1,89 @@
+"""A real Chromium for tests, and the app as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--disable-dev-shm-usage",
+)  # fmt: skip
+PATIENCE_SECONDS = 60.0
+
+
+def missing() -> str:
+    """Why no browser can be driven here; empty if one can."""
+    if find_spec("selenium") is None:
+        return "selenium is not installed"
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        return "no chromium and chromedriver (apt-get install chromium chromium-driver)"
+    return ""
+
+
+def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Any:
+    """A new browser with a fresh profile; `quit()` ends it."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in (*FLAGS, f"--window-size={width},{height}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    if dark:
+        scheme = {"name": "prefers-color-scheme", "value": "dark"}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    return driver
+
+
+def until(driver: Any, look: Callable[[], Any], what: str) -> Any:
+    """What a look finds, as soon as it finds something; a page that never gets there is told with its text."""
+    from selenium.common.exceptions import WebDriverException
+
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        try:
+            found = look()
+        except WebDriverException:  # the page is just being replaced
+            found = None
+        if found:
+            return found
+        time.sleep(0.1)
+    text = driver.execute_script("return document.body.innerText")[:1500]
+    raise AssertionError(f"{what} never came at {driver.current_url}:\n{text}\n{driver.get_log('browser')}")
+
+
+class Server:
+    """`stead ui` as a user starts it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self.address = folder, 0, ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it, at the same port as before."""
+        command = [sys.executable, "-m", "stead", "ui", "--no-browser", "--home", "home", "--port", str(self.port)]
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        self.port = int(self.address.split("/")[2].partition(":")[2])
+
+    def end(self, number: int = signal.SIGINT) -> None:
+        """End it as a signal does."""
+        assert self.process is not None
+        os.kill(self.process.pid, number)
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()

@@ -1,0 +1,258 @@
+"""The whole way in a real browser: from a model of the zoo to a plan that is moved, saved and taken along."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Server, browser, missing, until
+
+from stead.graph import GraphBuilder
+from stead.placing.place import place as find_plan
+from stead.serve.jobs import keep_plan
+from stead.serve.store import Store
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(bool(missing()) and not os.environ.get("STEAD_BROWSER"), reason=missing() or "there is one"),
+]
+PICTURES = Path(__file__).parent.parent.parent / "docs" / "howto"
+MODEL = "inception-v3"
+MOST_CLICKS = 5
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path)
+    made.start()
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.end()
+
+
+class Page:
+    """A browser that looks at the app."""
+
+    def __init__(self, server: Server, width: int = 1440, *, dark: bool = False) -> None:
+        self.driver, self.width, self.clicks = browser(width, dark=dark), width, 0
+        self.driver.get(server.address)
+        self.see("#zoo button")
+
+    def see(self, selector: str, text: str = "") -> Any:
+        """The first element that fits and holds a text, once there is one."""
+
+        def look() -> Any:
+            found = self.driver.find_elements("css selector", selector)
+            return next((one for one in found if text in one.text), None)
+
+        return until(self.driver, look, f"{selector} {text}")
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click on what fits; where it is does not matter."""
+        self.clicks += 1
+        self.driver.execute_script("arguments[0].click()", self.see(selector, text))
+
+    def set(self, selector: str, value: float, event: str) -> None:
+        """Give an input a value, and tell the page."""
+        script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event(arguments[2]))"
+        self.driver.execute_script(script, self.see(selector), str(value), event)
+
+    def go(self, where: str) -> None:
+        """Another screen by its address."""
+        self.driver.execute_script(f"location.hash = '#/{where}'")
+
+    def at(self, part: str) -> str:
+        """The address, once it holds a part."""
+        found = until(self.driver, lambda: part in self.driver.current_url and self.driver.current_url, part)
+        return str(found)
+
+    def run(self, script: str) -> Any:
+        return self.driver.execute_script(f"return {script}")
+
+    def complaints(self) -> list[str]:
+        """What the console says, network errors of a server that was killed aside."""
+        return [one["message"] for one in self.driver.get_log("browser") if "ERR_CONNECTION" not in one["message"]]
+
+    def picture(self, name: str) -> None:
+        """Keep a screenshot for the docs, where that is asked for."""
+        if os.environ.get("STEAD_REWRITE"):
+            self.driver.save_screenshot(str(PICTURES / f"ui-{name}.png"))
+
+
+@pytest.fixture
+def page(server: Server) -> Iterator[Page]:
+    made = Page(server)
+    yield made
+    made.driver.quit()
+
+
+def solved(page: Page, *, seconds: int = 60) -> str:
+    """Solve the model and stop as soon as there is a bound; the plan's name."""
+    page.click("#zoo button", MODEL)
+    page.see("#fit tbody tr")
+    page.set("[aria-label=Goal] input[type=number]", seconds, "change")
+    page.picture("place")
+    page.click("#solve")
+    page.at("solving")
+    page.see("#gap", "%")
+    page.picture("solving")
+    page.click("#stop")
+    plan = page.at("#/plan/").rpartition("/")[2]
+    page.see("#moved")
+    return plan
+
+
+def test_from_a_model_to_a_plan_that_is_moved_saved_and_taken_along(server: Server, page: Page) -> None:
+    page.click("[aria-label='one 3060 more']")
+    page.see(".tile .num", "2")
+    assert page.run("document.getElementById('devices').value") == "3090 + 2x 3060"
+    page.clicks = 0
+    plan = solved(page)
+    assert page.clicks <= MOST_CLICKS
+    page.picture("plan")
+    before = page.run("window.stead.store.view.head.value")
+    drag(page, to=1)
+    page.see("#undo")
+    said = page.see("#moved", "1 move from the plan").text
+    assert "%" in said
+    assert page.run("window.stead.store.view.head.value") != before
+    page.click("#undo")
+    page.see(".whatif details")
+    assert page.run("window.stead.store.view.head.value") == before
+    page.run("window.stead.store.select(window.stead.graph.order[2])")
+    page.click("#to-B")
+    page.click("#save")
+    saved = until(page.driver, lambda: _other(page, plan), "the saved plan")
+    page.see(".whatif details")
+    status = page.run(f"fetch('/api/plans/{saved}/export?to=trace').then((answer) => answer.status)")
+    assert status == 200
+    page.run("document.querySelector('.whatif details').open = true")
+    page.set("[data-knob='links.bandwidth']", -2, "input")
+    assert "this plan:" in page.see("#whatif", "this plan:").text
+    page.go(f"compare/{plan}/{saved}")
+    page.see("#then")
+    server.end(signal.SIGKILL)
+    server.start()
+    page.go("plans")
+    page.driver.refresh()
+    page.see(".list a", "moved")
+    assert page.complaints() == []
+
+
+def _other(page: Page, plan: str) -> str:
+    last = page.driver.current_url.partition("#/plan/")[2]
+    return last if last and "/" not in last and last != plan else ""
+
+
+def drag(page: Page, to: int) -> None:
+    """The third box that is seen, by the mouse, onto the card of a device."""
+    from selenium.webdriver import ActionChains
+
+    x, y = page.run(
+        "(() => { const g = window.stead.graph, p = g.at(g.order[2]), r = g.canvas.getBoundingClientRect(); "
+        "return [r.left + g.dx + (p.x + p.w / 2) * g.scale, r.top + g.dy + (p.y + p.h / 2) * g.scale]; })()"
+    )
+    card = page.driver.find_elements("css selector", ".dev")[to].rect
+    scrolled = page.run("window.scrollY")
+    mouse = ActionChains(page.driver, duration=50)
+    mouse.w3c_actions.pointer_action.move_to_location(int(x), int(y))
+    mouse.w3c_actions.pointer_action.pointer_down()
+    mouse.w3c_actions.pointer_action.move_to_location(int(x) + 12, int(y) + 12)
+    mouse.w3c_actions.pointer_action.move_to_location(int(card["x"] + 40), int(card["y"] - scrolled + 20))
+    mouse.perform()
+    assert page.see("#moved", " to ").text
+    mouse = ActionChains(page.driver, duration=50)
+    mouse.w3c_actions.pointer_action.pointer_up()
+    mouse.perform()
+
+
+def test_a_job_outlives_its_server_and_two_browsers_see_it(server: Server, page: Page) -> None:
+    other = Page(server)
+    try:
+        page.click("#zoo button", MODEL)
+        page.see("#fit tbody tr")
+        page.click("#solve")
+        job = page.at("solving").rpartition("/")[2]
+        other.go(f"solving/{job}")
+        page.see("#gap", "%")
+        other.see("#gap", "%")
+        server.end(signal.SIGKILL)
+        server.start()
+        other.driver.refresh()
+        other.click("#stop")
+        assert page.at("#/plan/") == other.at("#/plan/")
+    finally:
+        other.driver.quit()
+
+
+@pytest.mark.slow
+def test_a_killed_job_is_lost_and_goes_on(server: Server, page: Page) -> None:
+    page.click("#zoo button", MODEL)
+    page.see("#fit tbody tr")
+    page.click("#solve")
+    job = page.at("solving").rpartition("/")[2]
+    page.see("#gap", "%")
+    store = Store(server.folder / "home")
+    running = store.job(job)
+    store.close()
+    assert running is not None
+    os.killpg(running["pid"], signal.SIGKILL)
+    page.click("#resume", "Resume")
+    until(page.driver, lambda: job not in page.driver.current_url, "another job")
+    page.see("#gap", "%")
+    page.click("#stop")
+    page.at("#/plan/")
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(390, True), pytest.param(390, False, marks=pytest.mark.slow), pytest.param(1440, True, marks=pytest.mark.slow)],
+)
+def test_no_screen_is_wider_than_its_window(server: Server, width: int, dark: bool) -> None:
+    page = Page(server, width, dark=dark)
+    try:
+        plan = solved(page)
+        for screen in (f"plan/{plan}", "place", "plans", "jobs", "compare"):
+            page.go(screen)
+            page.see(".card, .planhead")
+            wide = page.run("document.documentElement.scrollWidth")
+            assert wide <= width, screen
+            beyond = page.run(
+                "[...document.querySelectorAll('main *')].filter((e) => e.getClientRects().length && "
+                "!e.closest('.scroller, .virtual, svg, pre') && e.getBoundingClientRect().right > innerWidth + 1)"
+                ".map((e) => e.className || e.tagName)"
+            )
+            assert beyond == [], screen
+        assert page.complaints() == []
+    finally:
+        page.driver.quit()
+
+
+def test_names_out_of_files_are_text(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=window.hit=1></script>"
+    build = GraphBuilder(evil)
+    tensor = build.tensor(build.operator(f"{evil}a", flops=1e9, module=evil), size_bytes=4)
+    build.operator(f"{evil}b", flops=1e9, reads=(tensor,), module=f"{evil}.x")
+    find_plan(build.build(), "3090,3060", evaluations=20).save(tmp_path / "plan.json")
+    store = Store(tmp_path / "home")
+    plan = keep_plan(store, tmp_path / "plan.json", name=evil)
+    store.close()
+    server = Server(tmp_path)
+    server.start()
+    page = Page(server)
+    try:
+        page.go("plans")
+        assert page.see(".list a").text == evil
+        page.go(f"plan/{plan}")
+        page.see("#moved")
+        page.run("window.stead.store.select(1)")
+        page.see("#to-A")
+        assert page.run("window.hit") is None
+        assert page.run("document.querySelectorAll('img').length") == 0
+    finally:
+        page.driver.quit()
+        server.end()
