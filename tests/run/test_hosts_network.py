@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -29,7 +28,7 @@ BYTES_PER_SECOND = 25e6
 
 
 def test_a_pipeline_over_a_limited_link_until_a_host_is_cut_off() -> None:
-    """Half a MiB crosses at 25 MB/s: no sample can come sooner than 21 ms after the one before."""
+    """Half a MiB crosses at 25 MB/s, which takes 21 ms: of ten samples at most three are on their way beforehand."""
     module = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU())
     prepared = captured(module.eval(), (torch.randn(512, 256),), export=True, name="layers")
     with Namespaces(2, bits_per_second=8 * BYTES_PER_SECOND) as network:
@@ -40,9 +39,9 @@ def test_a_pipeline_over_a_limited_link_until_a_host_is_cut_off() -> None:
             halves = Placement(problem, [int(2 * v >= len(problem.graph)) for v in range(len(problem.graph))])
             assert executor.check(halves).max_abs == 0.0
             flow = executor.pipeline(halves, samples=10)
-            assert np.mean(flow.seconds[2:]) >= 0.8 * 2**19 / BYTES_PER_SECOND
+            assert flow.first_seconds + sum(flow.seconds) >= 0.8 * 7 * 2**19 / BYTES_PER_SECOND
             (link,) = measure_host_links(executor._crew, sizes=(2**10, 2**18), rounds=1)  # type: ignore[arg-type]
-            assert min(link.seconds[2**18].median_seconds, link.seconds[2**18].minimum_seconds) >= 0.8 * 2**18 / 25e6
+            assert link.seconds[2**18].median_seconds >= 0.8 * 2**18 / BYTES_PER_SECOND
             threading.Timer(0.5, network.cut, (1,)).start()
             began = time.monotonic()
             with pytest.raises(RunFailed, match=r"^hosts .*-a and .*-b are cut off from each other: nothing heard"):

@@ -118,7 +118,7 @@ def test_measure_prints_no_gain_of_wrong_results_and_fails(
 
 def test_options_of_measuring_need_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["devices", "-o", "machine.toml"]) == 2
-    assert "--on and -o belong to --measure" in capsys.readouterr().err
+    assert "--on, --hosts and -o belong to --measure" in capsys.readouterr().err
     assert exit_code(["devices", "3090", "--measure"]) == 2
     assert "times this machine, not '3090'" in capsys.readouterr().err
     assert exit_code(["profile", "zoo:resnet-50", "-o", "costs.toml"]) == 2
