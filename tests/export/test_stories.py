@@ -259,11 +259,15 @@ def test_a_plan_is_looked_at_in_perfetto_and_model_explorer(user: User, tmp_path
 def test_a_program_is_cut_into_uneven_stages_and_trained_by_torch(user: User, tmp_path: Path) -> None:
     file = saved_program("cnn", tmp_path)
     options = ["--set", f"model={file}", "--set", "train=true", "--set", "schedule=1f1b"]
-    place = ["place", file, "-d", "2x 3090", *QUICK, "--solver", "single", "--target", "torch"]
-    user.does(*place, "--pin", "conv2d_3=3090:1", "--pin", "conv2d_4=3090:1", "--pin", "linear=3090:1")
-    user.does("export", "plan.json", "--to", "torch", *options, "--legalize", "-o", "out")
-    table = json.loads((tmp_path / "out" / "stages.json").read_text())
-    assert table["n"] == 2
+    place = ["place", file, "-d", "2x 3090", *QUICK, "--target", "torch"]
+    user.does(*place)
+    names = Plan.load(tmp_path / "plan.json").problem.graph.operator_names
+    cut = names.index("conv2d_4")
+    pins = [f"{name}=3090:{int(v >= cut)}" for v, name in enumerate(names)]
+    user.does(*place, *(word for pin in pins for word in ("--pin", pin)))
+    user.does("export", "plan.json", "--to", "torch", *options, "-o", "out")
+    first, second = json.loads((tmp_path / "out" / "stages.json").read_text())["stages"]
+    assert len(first["params"]) > len(second["params"]) > 0
     code, told = user.verifies("out/plan.json", "--to", "torch", *options)
     assert code == 0
     assert told["outputs"]["result"] == "passed", told
