@@ -414,7 +414,7 @@ class _Run:
             elif is_full_pipeline(problem):
                 self._anneal_again(self._auto.moves << number // 2, NEW_PARTS + 2 * number)
             else:
-                climb_again(search, patience=tuning.kick_patience, kicks=tuning.kicks, part=number)
+                climb_again(search, patience=tuning.kick_tries, kicks=tuning.kicks, part=number)
             vain, since = (vain + 1, since) if search.best_seconds >= before else (0, search.evaluations)
         if vain and not search.done:
             search.notes.append(f"stalled: {vain} new starts in a row found nothing better")

@@ -53,7 +53,7 @@ class Tuning:
     vain_restarts: int = 4  # new starts in a row, and ...
     vain_work: float = 2.0  # ... times the evaluations before the last gain, after which search ends before its budget
     kicks: int = 8  # times that climbing leaves the incumbent, as one new start
-    kick_patience: int = 512  # placements without improvement before it leaves again
+    kick_tries: int = 512  # placements without improvement before it leaves again
     close: float = 1e-4  # gap that is not worth more rounds
 
     def __post_init__(self) -> None:

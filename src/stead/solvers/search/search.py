@@ -27,6 +27,8 @@ MOST_SLICES = 8  # of a budget in evaluations; what is left then is one
 SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
 UNLIMITED = 2**61  # work; then the clock shares out the time
 LEAST_EFFORT = 4000  # evaluations per start with which both orders of sends are worth trying, and two streams
+SMALL = 6000  # operators up to which that holds: on larger ones two streams and sends by producer get further
+LARGE_LEAST_EFFORT = 1200  # evaluations per start for both orders of sends on those
 MOST_SHARE = 0.3  # of the time that is left, for one start
 POOL = 6
 ROUNDS, FEW_ROUNDS = 8, 3
@@ -103,15 +105,17 @@ class ScheduleSearch:
         """Run slices of the native search, each from what the one before left; what the last one left, best first.
 
         `part` changes what is drawn. Every start is tried with sends by producer and by reader. Where there is too
-        little time for that it is tried in the better way if one is, and one stream alone goes on to the end. A pool
+        little time for that, on small graphs, it is tried in the better way and one stream goes on to the end. A pool
         that has been `settled` by a search before is taken as it is.
         """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
             return pool
-        enough = self._evaluations_left(search) >= 2 * LEAST_EFFORT * len(pool)
-        if not settled and takes_orders(search.problem):
+        small = len(search.problem.graph) <= SMALL
+        least = LEAST_EFFORT if small else LARGE_LEAST_EFFORT
+        enough = self._evaluations_left(search) >= 2 * least * len(pool)
+        if not settled and takes_orders(search.problem) and (enough or small):
             pool = in_both_ways(pool) if enough else in_the_better_way(search.problem, pool)
-        streams = self.streams if enough else 1
+        streams = self.streams if enough or not small else 1
         fits_so_far = True
         room = _Room.of_weights(search.problem)
         most = search.evaluations + self.effort
