@@ -1,6 +1,6 @@
 """The controls of every paper: what the policy itself reaches, beside what it was given to begin with.
 
-    python experiments/controls.py PAPER ... [--seeds 3] [--evaluations 120] [--cpu-seconds 1]
+    python experiments/controls.py PAPER ... [--graphs NAME ...] [--seeds 3] [--evaluations 120] [--cpu-seconds 1]
 
 PAPER is colocrl, hdp, gdp, placeto, hsdag, or fair (GDP against HDP, from no start and from the same one). Graphs are
 small and synthetic, so that each paper takes minutes; all that is simulated counts, starts included. Cells are kept in
@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ COPYING = 10  # updates that copy before a policy is frozen or learns from rewar
 COPIES = "expert,expert:time,chunks,heft,cut"
 CUT_COLUMNS = slice(2, 4)  # of what GDP sees of a unit on a device
 RULES = ("single", "expert", "balanced", "heft")
+GRAPHS: Mapping[str, Mapping[str, int]] = {"lstm-grid": {"layers": 2, "steps": 6}, "branches": {"seed": 101}}
 Cell = dict[str, Any]
 
 
@@ -63,7 +64,7 @@ class Row:
     prepare: Callable[[Any, Problem], None] | None = None  # what an experiment does to a learner before it starts
 
 
-def problems(*, sequential: bool = False) -> dict[str, Problem]:
+def problems(names: Sequence[str], *, sequential: bool = False) -> dict[str, Problem]:
     """Small training steps on two equal devices; for sequential execution inference on two unlike ones."""
     objective = Latency(execution="sequential") if sequential else Latency()
     pair = reference_cluster(2)
@@ -71,8 +72,8 @@ def problems(*, sequential: bool = False) -> dict[str, Problem]:
         other = replace(pair.devices[1], flops_per_second={"fp32": 1.5e12}, launch_seconds=1e-6)
         pair = Cluster((pair.devices[0], other), pair.links)
     found = {}
-    for name, options in (("lstm-grid", {"layers": 2, "steps": 6}), ("branches", {"seed": 101})):
-        graph = synthetic(name, training=not sequential, **options)
+    for name in names:
+        graph = synthetic(name, training=not sequential, **GRAPHS[name])
         found[name] = Problem(graph, pair, Roofline().costs(graph, pair), objective=objective)
     return found
 
@@ -178,7 +179,7 @@ def run(paper: str, given: argparse.Namespace) -> str:
     cells = Cells(HERE / paper / "results" / "controls")
     most = given.evaluations * (8 if paper == "placeto" else 1)  # a step of a walk is an evaluation
     lines = [f"### {paper}, {most} evaluations, {given.seeds} seeds\n"]
-    graphs = problems(sequential=paper == "hsdag")
+    graphs = problems(given.graphs, sequential=paper == "hsdag")
     lines += ["| run time / best single device | " + " | ".join(graphs) + " |", "|---|" + "---:|" * len(graphs)]
     table: dict[str, list[str]] = {}
     for name, problem in graphs.items():
@@ -214,7 +215,7 @@ def fair(given: argparse.Namespace) -> str:
         f"{given.evaluations} evaluations": {"evaluations": given.evaluations},
         f"{given.cpu_seconds:g} CPU s": {"cpu_seconds": given.cpu_seconds},
     }
-    graphs, seeds = problems(), range(max(5, given.seeds))
+    graphs, seeds = problems(given.graphs), range(max(5, given.seeds))
     lines = [f"### GDP-one against HDP, {len(seeds)} seeds\n"]
     lines.append("| run time / best single device | " + " | ".join(f"{g}, {n}" for g in graphs for n in limits) + " |")
     lines.append("|---|" + "---:|" * (len(graphs) * len(limits)))
@@ -255,6 +256,7 @@ def main() -> None:
     )
     parser.add_argument("papers", nargs="+", choices=[*PAPERS, "fair"])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
     parser.add_argument("--evaluations", type=int, default=120)
     parser.add_argument("--cpu-seconds", type=float, default=1.0)
     given = parser.parse_args()
