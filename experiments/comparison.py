@@ -227,7 +227,8 @@ def spread(rows: Sequence[Mapping[str, Any]], unit: float, name: str = "seconds"
     middle, low, high = (value / unit for value in median_of(rows, name))
     if not np.isfinite(middle):
         return "does not fit"
-    return f"{middle:.3f}" if len(rows) == 1 else f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    most = f"{high:.3f}" if np.isfinite(high) else "nothing"
+    return f"{middle:.3f}" if len(rows) == 1 else f"{middle:.3f} ({low:.3f} to {most})"
 
 
 @dataclass(frozen=True)
