@@ -121,6 +121,31 @@ def test_a_plan_that_does_not_fit_says_what_helps_first() -> None:
     assert any("this placement then works as it is" in remedy for remedy in verdict["remedies"])
 
 
+def test_a_graph_without_operators_has_a_page() -> None:
+    graph, cluster = GraphBuilder("none").build(), Cluster((Device("d0"),))
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.zeros((0, 1))))
+    (view,) = views_of(page(Plan(problem, Solution(Placement(problem, []), 0.0))))
+    assert (view.header["operators"], view["boxes"]) == (0, ("",))
+
+
+def test_a_notebook_shows_the_report_in_a_frame_that_may_only_run_its_script() -> None:
+    problem = diamond()
+    placement = Placement(problem, [0, 0, 0, 0])
+    shown = Plan(problem, Solution(placement, 7.0)).show(height=500)
+    text = shown._repr_html_()
+    assert text.startswith('<iframe sandbox="allow-scripts" srcdoc="&lt;!doctype html')
+    assert 'height="500"' in text
+    assert "<script" not in text
+    assert repr(shown).endswith("500 pixels high)")
+
+
+def test_a_card_runs_no_script_and_stays_small() -> None:
+    text = hostile_plan()._repr_html_()
+    assert "<script" not in text
+    assert "<img" not in text
+    assert len(text) < 30_000
+
+
 def test_an_interrupted_plan_says_so() -> None:
     problem = two_towers()
     placement = Placement(problem, [0, 1, 0, 1, 0])

@@ -180,8 +180,8 @@ def _box_columns(plan: Plan, run: Run, boxes: Fold) -> dict[str, Column]:
         "bslack": array_column("f4", _slack(run, boxes, len(graph))),
         "bweights": array_column("f4", boxes.sums(_weights(graph))),
         "bout": array_column("f4", boxes.sums(made)),
-        "bbegin": array_column("u4", run.units(np.maximum(boxes.least(begin.astype(np.float64)), 0).astype(np.int64))),
-        "bend": array_column("u4", run.units((-boxes.least(-end.astype(np.float64))).clip(0).astype(np.int64))),
+        "bbegin": array_column("u4", run.units(_ticks(boxes.least(begin.astype(np.float64))))),
+        "bend": array_column("u4", run.units(_ticks(-boxes.least(-end.astype(np.float64))))),
         "bsec": array_column("f4", boxes.sums(seconds).ravel()),
         "boxes": names_column(boxes.names),
         "esrc": array_column("u2", edges[:, 0]),
@@ -189,6 +189,11 @@ def _box_columns(plan: Plan, run: Run, boxes: Fold) -> dict[str, Column]:
         "ebytes": array_column("f4", carried),
         "ecross": array_column("f4", crossing),
     }
+
+
+def _ticks(found: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole ticks; 0 for boxes that hold nothing."""
+    return np.where(np.isfinite(found), found, 0.0).astype(np.int64)
 
 
 def _spans(run: Run, operators: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # [operator]

@@ -163,7 +163,9 @@ function search(input, found, store, go, graph) {
   const {view} = store;
   const show = () => {
     const text = input.value.trim().toLowerCase();
-    const boxes = text ? view.boxes.filter((box) => box.index && !box.run && box.path.toLowerCase().includes(text)).slice(0, 6) : [], slices = [];
+    const boxes = text ? view.boxes.filter((box) => box.index && !box.run && box.path.toLowerCase().includes(text)).slice(0, 6) : [];
+    /** @type {number[]} */
+    const slices = [];
     for (let i = 0; text && i < view.col.op.length && slices.length < 6; i++) if (view.col.names[view.col.op[i]].toLowerCase().includes(text)) slices.push(i);
     const choose = (/** @type {number} */ box) => { store.select(box); graph.reveal(box); };
     render(!text ? nothing : html`<ul class="found">${boxes.map((box) => html`<li><button class="link" @click=${() => choose(box.index)}>${box.path}</button> <span class="soft">${counted(box.ops, 'operator')}</span></li>`)}

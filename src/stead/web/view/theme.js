@@ -24,7 +24,7 @@ export const deviceColour = (d) => devices[d % PALETTE];
 /** Red, green and blue of a device. @param {number} d @returns {[number, number, number]} */
 export function deviceRgb(d) {
   const hex = deviceColour(d).slice(1);
-  return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)) /** @type {any} */;
+  return /** @type {any} */ ([0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 }
 
 /** Stripes over what belongs to a device beyond the eighth. @param {CanvasRenderingContext2D} c @param {number} d @param {number} x @param {number} y @param {number} w @param {number} h */

@@ -166,7 +166,7 @@ export class Timeline {
       drag = null;
       if (far >= 4) return;
       if (hit?.memory !== undefined) store.set({device: store.state.device === hit.memory ? -1 : hit.memory});
-      else store.selectSlice(hit?.lane?.kind === 'op' ? hit.i : -1);
+      else store.selectSlice(hit?.lane?.kind === 'op' ? hit.i ?? -1 : -1);
     });
     canvas.addEventListener('pointercancel', () => { drag = null; });
     canvas.addEventListener('pointerleave', () => host.tip(null, []));
