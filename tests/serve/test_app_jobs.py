@@ -73,6 +73,15 @@ def test_a_crashed_job_is_lost_and_goes_on_from_its_last_placement(place: Place)
     assert [json.loads(row["body"])["start"] for row in events if row["kind"] == "begin"] == [True]
 
 
+def test_training_that_was_cut_goes_on_from_its_checkpoint(place: Place) -> None:
+    asked = {"policy": "crash", "updates": 3, "graphs": ["zoo:x"], "devices": "3090"}
+    job = over(place, place.jobs.submit("train", asked))
+    (place.folder / "home" / "jobs" / job["id"] / "policy.checkpoint.safetensors").write_bytes(b"kept")
+    again = place.jobs.resume(job["id"])
+    assert (place.folder / "home" / "jobs" / again / "policy.checkpoint.safetensors").read_bytes() == b"kept"
+    assert "--resume" in over(place, again)["command"]
+
+
 def test_a_new_server_adopts_children_that_still_run(place: Place) -> None:
     name = place.submit("slow")
     place.run(lambda: place.state(name) == "running")
@@ -157,6 +166,7 @@ def test_a_job_is_shown_stopped_and_deleted_over_http(place: Place) -> None:
     assert ask(place.app, "POST", f"/api/jobs/{name}/stop").json["state"] == "stopping"
     over(place, name)
     shown = ask(place.app, "GET", f"/api/jobs/{name}").json
-    assert shown["command"][:3] == ["stead", "place", "wait"]
+    wanted = ["stead", "place", "wait", "--devices", "3090", "--time-limit", "5", "--objective", "latency"]
+    assert shown["command"] == [*wanted, "-o", "plan.json"]
     assert ask(place.app, "DELETE", f"/api/jobs/{name}").status == 200
     assert ask(place.app, "GET", f"/api/jobs/{name}").status == 404

@@ -28,6 +28,15 @@ def child_command(arguments: list[str]) -> list[str]:
     return [sys.executable, "-m", "stead", *arguments]
 
 
+def shown_command(arguments: list[str]) -> list[str]:
+    """The same for a person: results go to the folder they are in, and nobody listens."""
+    at = arguments.index("--events") if "--events" in arguments else len(arguments)
+    kept = [*arguments[:at], *arguments[at + 2 :]]
+    shown = [part for part in kept if part != "--json"]
+    where = shown.index("-o") + 1
+    return ["stead", *shown[:where], Path(shown[where]).name, *shown[where + 1 :]]
+
+
 def time_limit(request: Mapping[str, Any]) -> float:
     """Seconds that a request may search."""
     given = request.get("time_limit", 60.0)

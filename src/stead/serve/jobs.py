@@ -21,7 +21,7 @@ from typing import Any
 
 from stead.errors import BadInput
 from stead.plan import Plan
-from stead.serve.commands import GRACE_SECONDS, child_command, command_for, time_limit
+from stead.serve.commands import GRACE_SECONDS, child_command, command_for, shown_command, time_limit
 from stead.serve.store import Row, Store
 
 TICK_SECONDS = 0.2
@@ -157,7 +157,7 @@ class Jobs:
             self._deadlines[name] = time.monotonic() + factor * time_limit(job["request"]) + GRACE_SECONDS
         self.store.set_job(
             name, state="running", started=time.time(), pid=child.pid, start_token=_start_token(child.pid),
-            command=json.dumps(["stead", *arguments]),
+            command=json.dumps(shown_command(arguments)),
         )  # fmt: skip
 
     def _adopt(self, job: Row) -> None:

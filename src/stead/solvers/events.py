@@ -47,7 +47,8 @@ class Event:
         proves = later.scope in ("", self.scope) and later.bound_seconds > self.bound_seconds
         if not better and not proves:
             return None
-        joined = replace(self, kind="improvement" if better else "bound", evaluations=later.evaluations)
+        count = max(self.evaluations, later.evaluations)
+        joined = replace(self, kind="improvement" if better else "bound", evaluations=count)
         if better:
             joined = replace(
                 joined,

@@ -53,7 +53,11 @@ const fresh = () => ({points: [], rules: new Map(), step: '', objective: null, b
 function take(state, event) {
   if (event.kind === 'begin') state.limit = event.time_limit ?? 0;
   else if (event.kind === 'goal') Object.assign(state, fresh(), {limit: state.limit, goal: event.detail, unit: event.unit, t0: event.t});
-  else if (event.kind === 'step') state.step = event.step;
+  else if (event.kind === 'graphs') Object.assign(state, {bound: event.graphs[0]?.bound ?? null, rules: new Map(Object.entries(event.graphs[0]?.baselines ?? {}).map(([name, objective]) => [name, {name, objective}]))});
+  else if (event.kind === 'update') {
+    Object.assign(state, {objective: event.best_seconds[0], evaluations: event.evaluations, by: `update ${event.update}`, step: `learning, update ${event.update}`});
+    state.points.push({t: event.t, value: event.best_seconds[0], bound: state.bound});
+  } else if (event.kind === 'step') state.step = event.step;
   else if (event.kind === 'baseline') state.rules.set(event.name, event);
   else if (event.kind === 'improvement' || event.kind === 'bound') {
     Object.assign(state, {objective: event.objective, bound: event.bound, boundName: event.bound_name, scope: event.scope, by: event.found_by, evaluations: event.evaluations});
