@@ -387,9 +387,8 @@ class _Run:
 
     def prove_early(self, row: Row) -> None:
         """Try to prove what a first round of annealing has found."""
-        before, tuning = self.search.elapsed_seconds, self._tuning
-        small = 2 * program_size(self.search.problem) <= tuning.early_program
-        with limited_share(self.search, tuning.program_share if small else tuning.middling_share):
+        before = self.search.elapsed_seconds
+        with limited_share(self.search, self._tuning.program_share):
             ThroughputMip(contiguity="any", links="quickest").improve(self.search)
         self._began += self.search.elapsed_seconds - before  # what the round took without it
 
