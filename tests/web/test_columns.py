@@ -57,6 +57,11 @@ def test_every_column_starts_at_a_multiple_of_four() -> None:
     assert all(offset % 4 == 0 for offset, _, _ in header["columns"].values())
 
 
+def test_halves_of_characters_in_a_header_come_back() -> None:
+    data = View({"file": "a\udcff"}, {}).as_bytes()
+    assert View.from_bytes(data).header["file"] == "a\udcff"
+
+
 @pytest.mark.parametrize("data", [b"", b"\x10\0\0\0{}"])
 def test_a_view_that_is_cut_off_is_refused(data: bytes) -> None:
     with pytest.raises(BadInput, match="ends before its header"):

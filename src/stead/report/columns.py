@@ -102,7 +102,8 @@ class View:
             parts += [stored.tobytes(), b"\0" * (-stored.nbytes % 4)]
             offset += stored.nbytes + -stored.nbytes % 4
         said = {"view": VERSION, **self.header, "columns": table}
-        header = json.dumps(said, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(said, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        header = text.encode("utf-8", "backslashreplace")  # halves of characters become escapes, which JSON knows
         header += b" " * (-len(header) % 4)
         return b"".join([struct.pack("<I", len(header)), header, *parts])
 

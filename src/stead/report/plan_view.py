@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stead.cluster.devices import UNLIMITED_BYTES
 from stead.graph import Graph
-from stead.printing.printable import printable_lines
+from stead.printing.printable import printable, printable_lines
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.box_moves import BoxMoves, box_moves
 from stead.report.columns import Column, View, array_column, names_column, shown_name
@@ -94,9 +94,10 @@ def view(
             for step in solution.trail[-MOST_TRAIL:]
         ],
         "sensitivity": [
-            {"name": curve.name, "what": curve.what, "factors": FACTORS, "seconds": curve.seconds} for curve in curves
+            {"name": shown_name(curve.name), "what": curve.what, "factors": FACTORS, "seconds": curve.seconds}
+            for curve in curves
         ],
-        "exports": [{"name": name, "command": command} for name, command in exports],
+        "exports": [{"name": name, "command": printable(command)} for name, command in exports],
         "provenance": _provenance(plan.provenance),
         "text": printable_lines(summary(report)),
     }
@@ -130,7 +131,7 @@ def _device(plan: Plan, run: Run, d: int, facts: DeviceFacts) -> Mapping[str, An
     said: dict[str, Any] = {
         "name": shown_name(facts.name),
         "letter": letter(d),
-        "model": facts.model,
+        "model": shown_name(facts.model),
         "operators": facts.operators,
         "busy": min(1.0, float(trace.compute_seconds[d] if run.timeline is not None else trace.busy_seconds[d]) / span),
         "compute_seconds": _finite(facts.compute_seconds),

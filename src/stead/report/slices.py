@@ -225,7 +225,7 @@ def critical_facts(run: Run, most: int = 10) -> Mapping[str, object]:
             {
                 "kind": step.kind,
                 "name": shown_name(step.name),
-                "where": step.where,
+                "where": shown_name(step.where),
                 "seconds": step.seconds,
                 "begin": step.begin_ticks // run.unit_ticks,
                 "op": int(run.origin[step.index]) if step.kind == "operator" else None,
