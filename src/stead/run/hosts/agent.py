@@ -17,14 +17,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from stead.errors import RunFailed, SteadError
 from stead.printing.wording import one_line
 from stead.run.cores import check_workers, usable_cores
 from stead.run.crew import Answer, Crew
 from stead.run.hosts.addresses import machine_identity, own_address
-from stead.run.hosts.control import Control, understood
+from stead.run.hosts.control import GOODBYE, Control, understood
 from stead.run.hosts.host_messages import (
     Hire,
     Look,
@@ -45,6 +45,7 @@ from stead.run.hosts.parcels import unpacked
 from stead.run.messages import Begin
 from stead.run.timing import Surroundings
 
+_GRACE_SECONDS = 1.0  # after a goodbye
 SILENCE_SECONDS = 30.0  # without a word of the coordinator: nobody needs this host any more
 
 
@@ -56,8 +57,13 @@ class Agent:
         self._crew: Crew | None = None
         self._mesh: Mesh | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="stead-agent-"))
-        self.control = Control(inbox, outbox, on_message=self._messages.put, on_end=self._end_at_once, greets=True)
+        self._dismissed = False
+        self.control = Control(inbox, outbox, on_message=self._hear, on_end=self._end_at_once, greets=True)
         threading.Thread(target=self._watch, daemon=True).start()
+
+    def _hear(self, payload: bytes) -> None:
+        self._dismissed = self._dismissed or payload == GOODBYE
+        self._messages.put(payload)
 
     def serve(self) -> None:
         """Obey until told that it is over."""
@@ -148,13 +154,18 @@ class Agent:
             if self.control.silent_seconds > SILENCE_SECONDS:
                 self._end_at_once()
 
-    def _end_at_once(self) -> NoReturn:
-        """The coordinator is gone: whatever the main thread waits for, nothing may be left."""
+    def _end_at_once(self) -> None:
+        """The coordinator is gone: whatever the main thread waits for, nothing may be left.
+
+        Where it has said goodbye, the main thread has a moment to end by itself.
+        """
+        if self._dismissed and self.control.closed.wait(_GRACE_SECONDS):
+            return
         for member in self._crew.members if self._crew is not None else ():
             with contextlib.suppress(OSError):
                 member.process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
-        os._exit(1)
+        os._exit(0 if self._dismissed else 1)
 
 
 def serve_socket(connection: socket.socket) -> None:

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 GREETING = b"stead agent 1\n"  # whatever a login shell prints comes before it
+GOODBYE = pickle.dumps(None, protocol=5)  # no more is to be done
 BEAT_SECONDS = 1.0
 _HEAD = struct.Struct("!Q")
 _CHUNK = 2**20
