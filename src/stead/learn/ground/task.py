@@ -40,7 +40,8 @@ class Start:
     known: dict[str, float]  # seconds of the baselines that fit
     best: NDArray[np.uint8] | None  # [operator]; the best placement of them
     best_by: str = ""  # which of them that is
-    evaluations: int = 0  # that it took and nobody has counted yet
+    evaluations: int = 0  # simulations that it took and nobody has counted yet
+    measurements: int = 0  # the same, where placements are measured
     limit: int | None = None  # evaluations that a learner may make, what comes before learning included; None: any
 
     @staticmethod
@@ -48,21 +49,21 @@ class Start:
         """Solve the baselines that rewards are relative to; `evaluate` times them instead of the simulator."""
         found: dict[str, float] = {}
         best: NDArray[np.uint8] | None = None
-        best_by, evaluations = "", 0
+        best_by, evaluations, measurements = "", 0, 0
         for name in REFERENCES:
             solution, spent = constructed(problem, name, Budget())
-            evaluations += spent if evaluate is None else 0
+            evaluations += spent
             if solution is None:
                 continue
             seconds = solution.objective_seconds
             if evaluate is not None:
-                seconds, evaluations = float(evaluate(solution.placement.devices[None, :])[0]), evaluations + 1
+                seconds, measurements = float(evaluate(solution.placement.devices[None, :])[0]), measurements + 1
                 if not math.isfinite(seconds):
                     continue
             if best is None or seconds < min(found.values()):
                 best, best_by = solution.placement.devices, name
             found[name] = seconds
-        return Start(found, best, best_by, evaluations)
+        return Start(found, best, best_by, evaluations, measurements)
 
     def reference_seconds(self, problem: Problem) -> float:
         """The best of them; where none fits, the slowest single device without a memory limit."""
@@ -148,7 +149,8 @@ class Task(Generic[Inputs]):
     def __post_init__(self) -> None:
         self.name = self.name or self.problem.graph.name
         self.classes = device_classes(self.problem)
-        self.scorer.evaluations += self.start.evaluations
+        self.scorer.charge(self.start.evaluations)
+        self.scorer.evaluations += self.start.measurements
         self.bound_seconds = best_bound(self.problem).seconds
 
     @property
