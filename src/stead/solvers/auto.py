@@ -320,7 +320,8 @@ class _Run:
             if search.spare_seconds < step.least_seconds:
                 continue
             search.doing(step.name)
-            solution = search.try_solver(step.solver(), share=step.share)
+            share = step.counted_share if search.counts and step.counted_share else step.share
+            solution = search.try_solver(step.solver(), share=share)
             self._found += [solution] if solution is not None else []
 
     def follow_rules(self, row: Row) -> None:

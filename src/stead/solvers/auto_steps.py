@@ -34,6 +34,7 @@ class Tuning:
     start_share: float = 0.3  # for the solver that one asks to begin with: search is to go on from it
     construction_share: float = 0.35  # for all constructions: some take long on some graphs
     series_share: float = 0.1  # for proofs on chains of blocks: what is none keeps them busy to the end
+    counted_series_share: float = 0.3  # the same of evaluations, of which they need few
     coarse_share: float = 0.5  # for search on coarser graphs, as finer ones profit from it
     ample_coarse_share: float = 0.15  # the same where `ample` evaluations are left: there single moves get as far
     ample: int = 100_000
@@ -68,6 +69,7 @@ class Step:
     share: float = 1.0
     options: tuple[tuple[str, object], ...] = ()
     least_seconds: float = 0.0  # that must be left for one that cannot be stopped
+    counted_share: float = 0.0  # where evaluations count and not seconds; 0: the same
 
     def solver(self) -> Solver:
         """The solver itself."""
@@ -120,7 +122,10 @@ def provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     if runs_in_turn(problem):
         return (Step("mincut", 0.5),)
     small = problem.unit_count <= 16 and len(problem.graph) <= 64 and len(problem.cluster) <= 8
-    series = Step("series", tuning.series_share, least_seconds=tuning.series_seconds * len(problem.graph))
+    series = Step(
+        "series", tuning.series_share, least_seconds=tuning.series_seconds * len(problem.graph),
+        counted_share=tuning.counted_series_share,
+    )  # fmt: skip
     return (series, *((Step("latency-cp", 0.5),) if small else ()))
 
 
