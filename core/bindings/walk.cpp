@@ -2,11 +2,9 @@
 #include "build/walk.h"
 
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "bindings/border.h"
@@ -14,6 +12,11 @@
 namespace stead::bindings {
 
 namespace {
+
+struct WalkShape {
+    int device_rows = stead::device_rows, device_features = stead::device_features;
+    int queue_rows = stead::queue_rows, queue_features = stead::queue_features;
+};
 
 WalkVariant checked_variant(int rule, double bias, double foresight, const std::string& average, double noise,
                             std::uint64_t seed, bool retime) {
@@ -53,9 +56,12 @@ void bind_walk(nb::module_& module) {
         .def_ro("over_bytes", &Walk::over_bytes, "What devices lack at their peaks, at least.")
         .def_ro("simulations", &Walk::simulations)
         .def_ro("retimed", &Walk::retimed, "Whether the order is that of ranks at the chosen devices.");
-    module.def(
-        "walk_shape", [] { return std::tuple(device_rows, device_features, queue_rows, queue_features); },
-        "(rows, features) of the weights that choose devices, then of those of the queue.");
+    nb::class_<WalkShape>(module, "WalkShape", "Rows and features of the weights of a rule: of devices, of the queue.")
+        .def_ro("device_rows", &WalkShape::device_rows)
+        .def_ro("device_features", &WalkShape::device_features)
+        .def_ro("queue_rows", &WalkShape::queue_rows)
+        .def_ro("queue_features", &WalkShape::queue_features);
+    module.def("walk_shape", [] { return WalkShape(); }, "What weights a rule has.");
     module.def(
         "walks",
         [](const WalkTables& tables, const Matrix<double>& weights, const std::vector<WalkVariant>& variants,

@@ -343,10 +343,23 @@ class Walk:
     def retimed(self) -> bool:
         """Whether the order is that of ranks at the chosen devices."""
 
-def walk_shape() -> tuple[int, int, int, int]:
-    """
-    (rows, features) of the weights that choose devices, then of those of the queue.
-    """
+class WalkShape:
+    """Rows and features of the weights of a rule: of devices, of the queue."""
+
+    @property
+    def device_rows(self) -> int: ...
+
+    @property
+    def device_features(self) -> int: ...
+
+    @property
+    def queue_rows(self) -> int: ...
+
+    @property
+    def queue_features(self) -> int: ...
+
+def walk_shape() -> WalkShape:
+    """What weights a rule has."""
 
 def walks(tables: WalkTables, weights: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, variants: Sequence[WalkVariant], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], seconds: float = float('inf'), threads: int = 0) -> list[Walk]:
     """A walk for each variant, by the row of weights that it names."""

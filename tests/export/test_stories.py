@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
@@ -233,7 +234,7 @@ def test_a_plan_is_looked_at_in_perfetto_and_model_explorer(user: User, tmp_path
     file = save_onnx(tmp_path)
     user.does("place", file, "-d", "2x 3090+cpu", *QUICK, "--solver", "round-robin")
     user.does("export", "plan.json", "--to", "trace", "-o", "trace")
-    events = json.loads((tmp_path / "trace" / "trace.json").read_text())["traceEvents"]
+    events = json.loads(gzip.decompress((tmp_path / "trace" / "trace.json.gz").read_bytes()))["traceEvents"]
     check_trace(events)  # integer ids, no overlap on a device or a link, flows in pairs
     plan = Plan.load(tmp_path / "plan.json")
     limits = dict(enumerate(device.usable_bytes for device in plan.problem.cluster))

@@ -498,10 +498,10 @@ def test_imitation_leads_every_episode_to_the_best_placement_known() -> None:
     own = learner(inception(), varied(SMALL, imitation=1, led=SMALL.episodes))
     starts = own._starts(0, np.random.default_rng(0))
     led = own._led(0, starts)
-    best, classes = own.tasks[0].scorer.best, own.tasks[0].classes
+    best, classes = own.tasks[0].scorer.incumbent, own.tasks[0].classes
     assert led is not None
     assert best is not None
-    assert (canonical(led, classes) == canonical(best[None, :], classes)).all()
+    assert (canonical(led, classes) == canonical(best.row[None, :], classes)).all()
     told = own.update()
     assert told.mean == pytest.approx(own.tasks[0].scorer.score(own.known[0]).seconds.min() / 12.242e-3)
     assert told.stepped

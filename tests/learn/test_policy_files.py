@@ -55,13 +55,13 @@ def test_a_policy_file_holds_the_network_that_its_page_describes(name: str, tmp_
     assert [row.endswith(f"| {count} |") for row in rows] == [True]
     assert [("were best" in row) for row in rows] == [KEEPS[name]]
     assert f"{count} parameters" in (DOCS / f"learned/{name}.md").read_text()
-    again, _, devices = read_policy(path, type(method))
+    again, _, devices, _ = read_policy(path, type(method))
     assert (again.network_options(), devices) == (method.network_options(), 2)
     assert document["options"] == method.network_options()
 
 
 def test_the_policy_of_the_package_has_the_size_that_the_page_says() -> None:
-    method, arrays, _ = read_policy(SHIPPED, GDP)
+    method, arrays, _, _ = read_policy(SHIPPED, GDP)
     assert not any((method.parts.priorities, method.parts.positions, method.parts.ordinals))
     assert f"{sum(array.size for array in arrays.values()):,}." in (DOCS / "learned/gdp.md").read_text()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_auto_proves_tiny_problems(make: object, objective: object) -> None:
 
 
 def test_auto_leaves_out_what_cannot_be_stopped_when_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = chain([[1.0, 2.0]] * 30, objective=Throughput())
+    problem = chain([[1.0 + v % 7 / 8, 2.0 + v % 5 / 4] for v in range(30)], objective=Throughput())
     (step,) = (one for row in Auto().steps_for(problem) for one in row.steps if one.name == "mtkahypar")
     assert 0 < step.least_seconds < 0.1
     asked: list[str] = []
@@ -119,7 +120,8 @@ def test_auto_leaves_out_what_cannot_be_stopped_when_time_is_short(monkeypatch: 
     monkeypatch.setattr(Search, "try_solver", noted)
     for seconds, expected in ((10.0, True), (None, True), (step.least_seconds / 2, False)):
         asked.clear()
-        Auto().solve(problem, Budget(seconds=seconds))
+        with suppress(Infeasible):  # a millisecond may be over before anything is found
+            Auto().solve(problem, Budget(seconds=seconds))
         assert ("mtkahypar" in asked) == expected
 
 

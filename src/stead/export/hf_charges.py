@@ -25,6 +25,7 @@ TABLES = 3  # cosines, sines and positions, for models that turn their keys
 POSITIONS = 1  # for all others
 EXPERT_KINDS = ("Expert", "Experts")
 TEMPORARIES = 3  # results of single operations that live at a time within one operator of the graph
+TANH_KIND = "GELU"  # by powers and a hyperbolic tangent it holds one more
 ID_BYTES, MASK_BYTES = 8, 4  # of a token's number or position, and of an entry of a mask
 
 
@@ -74,7 +75,8 @@ def _room(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             elements = graph.flops[v] / (3 * shape[-1])
             size = graph.tensor_bytes[graph.tensor_first[v]] / max(1, math.prod(shape))
             widest[v] = max(widest[v], int(elements * size), int(_stacked(graph, v)) // TEMPORARIES)
-    return TEMPORARIES * widest + _arguments(graph)
+    more = np.array([kind == TANH_KIND for kind in graph.kinds], dtype=np.int64)
+    return (TEMPORARIES + more) * widest + _arguments(graph)
 
 
 def _stacked(graph: Graph, v: int) -> int:

@@ -65,10 +65,11 @@ class Evolution:
 
 def weight_scales() -> NDArray[np.float64]:  # [weight]
     """How far weights are shaken: those of contexts less."""
-    device_rows, devices, _, queues = _native.walk_shape()
+    shape = _native.walk_shape()
+    of_devices = shape.device_rows * shape.device_features
     scales = np.full(weight_count(), CONTEXT_SCALE)
-    scales[:devices] = 1.0
-    scales[device_rows * devices : device_rows * devices + queues] = 1.0
+    scales[: shape.device_features] = 1.0
+    scales[of_devices : of_devices + shape.queue_features] = 1.0
     return scales
 
 

@@ -35,8 +35,14 @@ SHIPPED = Path(__file__).parents[1] / "pretrained" / "walk.safetensors"
 
 def weight_count() -> int:
     """Weights of a rule."""
-    device_rows, devices, queue_rows, queues = _native.walk_shape()
-    return device_rows * devices + queue_rows * queues
+    shape = _native.walk_shape()
+    return shape.device_rows * shape.device_features + shape.queue_rows * shape.queue_features
+
+
+def _shape() -> list[int]:
+    """The same as files hold it."""
+    shape = _native.walk_shape()
+    return [shape.device_rows, shape.device_features, shape.queue_rows, shape.queue_features]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,7 @@ class Rules:
         document = {
             "policy": NAME,
             "format": FORMAT,
-            "shape": list(_native.walk_shape()),
+            "shape": _shape(),
             "plans": _listed(self.plans),
             "zero_plans": _listed(self.zero_plans),
             "trained": dict(self.trained),
@@ -135,7 +141,7 @@ class Rules:
         arrays, document = tensor_file.load(path)
         if document.get("policy") != NAME:
             raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {NAME}")
-        if document.get("format") != FORMAT or document.get("shape") != list(_native.walk_shape()):
+        if document.get("format") != FORMAT or document.get("shape") != _shape():
             raise BadInput(f"{path} was made for other features of the walk; train it again")
         try:
             plans, zero_plans = (_read_plans(document[name]) for name in ("plans", "zero_plans"))
