@@ -15,11 +15,11 @@ from stead.cluster import Cluster, Device, cluster_from, link_all
 from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.graph import Graph, GraphBuilder
-from stead.placing.moving import LOADED_AGAIN, Removal
 from stead.placing.place import place, place_problem
 from stead.placing.recost import recosted, with_known_names
 from stead.placing.replan import replan
 from stead.placing.replan_text import replanned_lines, verdict
+from stead.placing.weight_moves import LOADED_AGAIN, Removal
 from stead.plan import Plan
 from stead.problem import Placement, Problem
 from stead.sim import simulate, simulate_many

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from stead.cluster.quantities import format_bytes, format_seconds
 from stead.graph.paths import layer_names, module_paths
-from stead.placing.moving import LOADED_AGAIN, Move
 from stead.placing.replan import Replanned, Way
+from stead.placing.weight_moves import LOADED_AGAIN, Move
 from stead.printing.look import PLAIN, Look
 from stead.printing.table import Column, in_bytes, in_seconds, table
 from stead.problem import Problem
