@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -41,3 +43,19 @@ def test_a_benchmark_runs_on_a_small_size(script: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\| 200 \|", done.stdout, re.MULTILINE)
+
+
+def test_what_experiments_and_benchmarks_import_is_there() -> None:
+    """They are run rarely; what moves in the package must not leave them behind."""
+    scripts = [path for folder in ("experiments", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    asked = {
+        (node.module, one.name)
+        for path in scripts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "stead"
+        for one in node.names
+    }
+    assert len(asked) > 100
+    for module, name in sorted(asked):
+        there = importlib.import_module(module)
+        assert hasattr(there, name) or importlib.util.find_spec(f"{module}.{name}"), f"{name} of {module}"

@@ -8,16 +8,18 @@ itself replaced by the file; what it points to is left as it is. Devices, pipes 
 
 from __future__ import annotations
 
+import gc
 import gzip
 import itertools
+import math
 import os
 import secrets
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from stead.errors import BadInput
 from stead.printing.wording import one_line, shown_path, suggestion
@@ -157,6 +159,18 @@ def _size(size: int) -> str:
     return f"{size / 2**30:.3g} GiB" if size >= 2**30 else f"{size / 2**20:.3g} MiB"
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: a graph being read holds no garbage, and looking costs a third."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 # Writing
 
 
@@ -265,3 +279,14 @@ def _told_writing(path: AnyPath) -> Iterator[None]:
     else:
         return
     raise BadInput(f"cannot write {shown_path(path)}: {problem}")
+
+
+def plain(value: Any) -> Any:
+    """Values as JSON can hold them: null for numbers it has no word for, lists for tuples, no numbers of numpy."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -461,3 +461,26 @@ def test_any_processor_name_is_taken(name: str) -> None:
     assert len(cluster) == 1
     assert math.isfinite(cluster.devices[0].bytes_per_second)
     assert all("\n" not in line for line in lines)
+
+
+def test_devices_by_name_can_be_in_nodes_with_a_network_between_them() -> None:
+    cluster, lines = cluster_from("4x 3090 @ pcie3x8 in nodes of 2 @ 25GB/s")
+    assert [host.devices for host in cluster.hosts] == [("3090:0", "3090:1"), ("3090:2", "3090:3")]
+    rates = cluster.routes().bytes_per_second
+    assert rates[0, 2] == rates[3, 1] == 25e9
+    assert rates[0, 1] == cluster_from("2x 3090 @ pcie3x8")[0].routes().bytes_per_second[0, 1]
+    assert any("25.0 GB/s each way (as given)" in line for line in lines)
+    assert cluster_from("4x 3090 in nodes of 2")[0].routes().bytes_per_second[0, 2] == 1.25e9
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("3x 3090 in nodes of 2", "3 devices cannot be divided into nodes of 2"),
+        ("4x 3090 in nodes of 0", "4 devices cannot be divided into nodes of 0"),
+        ("4x 3090 in nodes of 2 @ fast", "the network between nodes: cannot read 'fast'"),
+    ],
+)
+def test_nodes_that_make_no_sense_are_told(text: str, said: str) -> None:
+    with pytest.raises(BadCluster, match=said):
+        cluster_from(text)

@@ -16,7 +16,7 @@ from stead.cli.main import exit_code
 from stead.errors import BadInput
 from stead.placing.event_log import EventLog
 from stead.placing.place import place_problem
-from stead.placing.starts import start_from
+from stead.placing.start_files import start_from
 from stead.problem import Placement, Problem
 from stead.solvers import Budget, Event, Search, Solution, solver
 from stead.solvers.events import Incumbent

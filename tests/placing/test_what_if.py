@@ -12,8 +12,8 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs, Roofline, Source
 from stead.errors import BadInput
 from stead.graph import GraphBuilder
-from stead.placing.comparing import compare
 from stead.placing.place import place, place_problem
+from stead.placing.plans_compared import compare
 from stead.placing.what_if import Changes, cases_of, outcome_of
 from stead.plan import Plan
 from stead.problem import Constraints, Placement, Problem

@@ -10,7 +10,7 @@ import typer
 from stead.cli import options
 
 if TYPE_CHECKING:
-    from stead.placing.comparing import Comparison
+    from stead.placing.plans_compared import Comparison
     from stead.printing.look import Look
 
 MOST_MOVED = 12  # rows of what moved
@@ -26,7 +26,7 @@ def compare(
     from stead.cli.output import print_json
     from stead.cli.streams import look, print_lines, show
     from stead.errors import BadInput
-    from stead.placing.comparing import compare as beside
+    from stead.placing.plans_compared import compare as beside
     from stead.plan import Plan
     from stead.report.text import line
 

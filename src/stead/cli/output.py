@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,18 +12,9 @@ if TYPE_CHECKING:
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout; numbers JSON has no word for are null."""
+    from stead.files import plain
+
     print(json.dumps(plain(document), indent=1, allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """The same without numbers that JSON has no word for."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

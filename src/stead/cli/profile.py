@@ -36,6 +36,7 @@ def profile(
     from stead.costs import write_machine_profile
     from stead.errors import BadInput
     from stead.report.text import line
+    from stead.run.crossing_times import links_in_place
     from stead.run.machine_rates import measure_machine, rates_text
     from stead.run.profile import machine_profile, profile_text, take_timings
     from stead.run.session import circumstances, opened, workers_on
@@ -51,9 +52,10 @@ def profile(
         with opened(model, workers, executor=executor, options=reading) as running:
             timings = take_timings(running, repeats=repeats, bursts=bursts, on_step=progress.doing)
             made = circumstances(running, model=model)
+            crossings = links_in_place(running, timings, machine.cluster, on_step=progress.doing)
             found = machine_profile(
-                running, timings, machine.cluster, links=[one for link in machine.links for one in link.samples],
-                made=made, warnings=machine.not_independent,
+                running, timings, crossings.cluster, links=[one for link in machine.links for one in link.samples],
+                made=made, warnings=(*machine.not_independent, *crossings.warnings),
             )  # fmt: skip
             graph = running.graph
     write_machine_profile(found, output)
@@ -66,7 +68,7 @@ def profile(
         })  # fmt: skip
     else:
         show("\n".join(profile_text(found, graph, look())))
-        show("\n".join(["", *rates_text(machine, look())]))
+        show("\n".join(["", *rates_text(machine, look()), *crossings.text]))
         print_lines([line("wrote", f"{output}    next: stead place {shlex.quote(model)} --profile {output}")])
     for said in found.warnings:
         print(f"stead: warning: {said}", file=sys.stderr)

@@ -34,6 +34,7 @@ def report(
     from stead.cli.output import print_json
     from stead.errors import BadInput
     from stead.files import write_text
+    from stead.placing.size_curves import size_curves
     from stead.plan import Plan
     from stead.report import page
 
@@ -47,7 +48,8 @@ def report(
     else:
         others = [] if other is None else [_beside(first, plan, Plan.load(other), other)]
         names = [] if other is None else [plan.name, other.name]
-        write_text(output, page(first, *others, names=names, exports=_exports(first, plan)))
+        sizes = size_curves(first)
+        write_text(output, page(first, *others, names=names, exports=_exports(first, plan), sizes=sizes))
     if json:
         print_json({"written": str(output)})
     else:

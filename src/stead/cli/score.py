@@ -19,7 +19,7 @@ def score(
         typer.Option(
             "--from",
             metavar="TOOL SETUP",
-            help="hf device_map.json, llama 'FLAGS', vllm 16,16, megatron LAYOUT or stages names.json.",
+            help="hf auto or device_map.json, llama 'FLAGS', vllm 16,16, megatron LAYOUT or stages names.json.",
         ),
     ],
     devices: options.Devices = None,
@@ -27,7 +27,9 @@ def score(
     shape: options.Shape = None,
     context: options.Context = None,
     phase: options.Phase = None,
-    objective: options.ObjectiveName = "latency",
+    objective: Annotated[
+        str, typer.Option("--objective", "-g", metavar="latency|throughput", help="What is scored.")
+    ] = "latency",
     microbatches: options.Microbatches = None,
     schedule: options.Schedule = "gpipe",
     profile: options.Profiles = None,
@@ -54,7 +56,7 @@ def score(
     Budget(time_limit, evaluations)  # what makes no sense is told before anything is read
     reading = options.model_options(batch, context, phase, read, shape)
     loaded = load_model(model, devices, options=reading, profiles=options.profiles_from(profile))
-    goal = objective_from(objective or "latency", microbatches=microbatches, schedule=schedule)
+    goal = objective_from(objective, microbatches=microbatches, schedule=schedule)
     scored = score_setup(*setup, loaded, objective=goal, time_limit=time_limit, evaluations=evaluations, seed=seed)
     for note in (*loaded.notes, *scored.notes):
         print(f"stead: note: {note}", file=sys.stderr)

@@ -61,6 +61,7 @@ def _run(
     remote: bool = False,
 ) -> int:
     import sys
+    import threading
     import webbrowser
 
     from stead.errors import BadInput, MissingExtra
@@ -84,7 +85,8 @@ def _run(
         memory_bytes = int(memory * 2**30)
         settings = Settings(store.home, root.resolve(), taken, at_once, memory_bytes)
         waiting = Jobs(store, at_once=at_once, memory_bytes=memory_bytes)
-        app = make_app(settings, store=store, jobs=waiting, token=token)
+        ending = threading.Event()
+        app = make_app(settings, store=store, jobs=waiting, token=token, ending=ending)
         address = f"http://127.0.0.1:{taken}/?token={token}{shown}"
         print(address, flush=True)
         if remote:
@@ -93,7 +95,7 @@ def _run(
             print("Ctrl-C ends it; jobs keep their best", file=sys.stderr, flush=True)
         if browser:
             webbrowser.open(address)
-        run(app, opened)
+        run(app, opened, ending)
     finally:
         opened.close()
         store.close()

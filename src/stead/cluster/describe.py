@@ -27,10 +27,11 @@ from stead.cluster.catalogue import (
     lookup,
 )
 from stead.cluster.device_file import read_described
-from stead.cluster.devices import MAX_DEVICES, Cluster, Device
+from stead.cluster.devices import MAX_DEVICES, Cluster, Device, Host
+from stead.cluster.hosts import default_host_links
 from stead.cluster.links import Wiring, check_wiring, default_links, silent_pairs, wiring_from
 from stead.cluster.machine import FoundGpu, Machine, this_machine
-from stead.cluster.quantities import format_bytes, format_flops, format_rate, parse_bytes, show
+from stead.cluster.quantities import format_bytes, format_flops, format_rate, parse_bytes, parse_rate, show
 from stead.cluster.reserve import RESERVE_BYTES, RESERVE_SHARE, Reserve
 from stead.errors import BadCluster
 from stead.printing.wording import one_line
@@ -41,6 +42,7 @@ _MANY = re.compile(
     r"([0-9]+)(?:[xX\N{MULTIPLICATION SIGN}*]\s*|\s+[xX\N{MULTIPLICATION SIGN}*]\s+)(.*)", re.DOTALL
 )
 _SIZE = re.compile(r"(.*\S)\s+([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([MGT])i?B", re.DOTALL | re.IGNORECASE)
+_NODES = re.compile(r"(.*\S)\s+in\s+nodes\s+of\s+(\d{1,4})(?:\s*@\s*([^@,+]+))?", re.IGNORECASE)
 _RATE = re.compile(r"@\s*[0-9.]{1,30}\s*[kMGT]?(?:B|bit)/s")
 _HOLD = str.maketrans("+@", "\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH COMMERCIAL AT}")  # while they belong to a name
 _RELEASE = {after: before for before, after in _HOLD.items()}
@@ -144,7 +146,8 @@ class _Item:
 
 
 def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
-    items = _items(text)
+    nodes = _NODES.fullmatch(text)
+    items = _items(text if nodes is None else nodes[1])
     total = sum(item.count for item in items)
     if total > MAX_DEVICES:
         raise BadCluster(f"{show(text)} asks for {total} devices; a cluster has at most {MAX_DEVICES}")
@@ -158,9 +161,23 @@ def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
         lines += _assumptions(item)
     for wiring in dict.fromkeys(wired.values()):
         check_wiring(wiring, [device for device in devices if wired.get(device.name) == wiring])
-    links, link_lines = default_links(devices, wired=wired)
+    hosts: tuple[Host, ...] = ()
+    if nodes is None:
+        links, link_lines = default_links(devices, wired=wired)
+    else:
+        hosts = _nodes(devices, int(nodes[2]))
+        network = None if nodes[3] is None else parse_rate(nodes[3].strip(), "the network between nodes")
+        links, link_lines = default_host_links(devices, hosts, wired=wired, network_bytes_per_second=network)
     told = dict.fromkeys((*lines, *link_lines, *reserve.lines(devices)))
-    return Cluster(tuple(devices), links), tuple(told)
+    return Cluster(tuple(devices), links, hosts=hosts), tuple(told)
+
+
+def _nodes(devices: Sequence[Device], size: int) -> tuple[Host, ...]:
+    """Hosts of so many devices each, in the order in which they were described."""
+    if not size or len(devices) % size:
+        raise BadCluster(f"{len(devices)} devices cannot be divided into nodes of {size}; give another number")
+    names = [device.name for device in devices]
+    return tuple(Host(f"node{n}", tuple(names[n * size : (n + 1) * size])) for n in range(len(devices) // size))
 
 
 def _items(text: str) -> list[_Item]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from stead.cluster.devices import Device, Host, Link, link_both_ways
-from stead.cluster.links import NETWORK_BYTES_PER_SECOND, NETWORK_LATENCY_SECONDS, default_links
+from stead.cluster.links import NETWORK_BYTES_PER_SECOND, NETWORK_LATENCY_SECONDS, Wiring, default_links
 from stead.cluster.quantities import format_rate, format_seconds
 
 Figures = tuple[float, float, float]  # bytes per second, latency, gap
@@ -24,25 +24,34 @@ class AlikeLinks:
 
 
 def default_host_links(
-    devices: Sequence[Device], hosts: Sequence[Host]
+    devices: Sequence[Device],
+    hosts: Sequence[Host],
+    *,
+    wired: Mapping[str, Wiring] | None = None,
+    network_bytes_per_second: float | None = None,
 ) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """The links that nobody gave: the usual ones inside a host, a network between hosts; and lines that say so."""
+    """The links that nobody gave: the usual ones inside a host, a network between hosts; and lines that say so.
+
+    `wired` and the speed of the network are what the user says.
+    """
+    rate = network_bytes_per_second or NETWORK_BYTES_PER_SECOND
     by_name = {device.name: device for device in devices}
     links: list[Link] = []
     lines: list[str] = []
     for host in hosts:
-        inside, said = default_links([by_name[name] for name in host.devices])
+        inside, said = default_links([by_name[name] for name in host.devices], wired=wired)
         links += inside
         lines += [f"host {host.name}: {line}" for line in said]
     for one, other in combinations(hosts, 2):
         for source in one.devices:
             for target in other.devices:
                 links += link_both_ways(
-                    source, target, bytes_per_second=NETWORK_BYTES_PER_SECOND, latency_seconds=NETWORK_LATENCY_SECONDS
+                    source, target, bytes_per_second=rate, latency_seconds=NETWORK_LATENCY_SECONDS
                 )
     if len(hosts) > 1:
-        rate, latency = format_rate(NETWORK_BYTES_PER_SECOND), format_seconds(NETWORK_LATENCY_SECONDS)
-        lines.append(f"links between hosts: {rate} each way (10 Gbit/s Ethernet, assumed), latency {latency} (assumed)")
+        latency = format_seconds(NETWORK_LATENCY_SECONDS)
+        why = "10 Gbit/s Ethernet, assumed" if network_bytes_per_second is None else "as given"
+        lines.append(f"links between hosts: {format_rate(rate)} each way ({why}), latency {latency} (assumed)")
     return tuple(links), tuple(lines)
 
 

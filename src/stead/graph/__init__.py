@@ -2,6 +2,7 @@
 
 from stead.graph.builder import GraphBuilder, OperatorId, TensorId
 from stead.graph.graph import (
+    BACKWARD,
     BUFFER,
     FORWARD,
     KV_CACHE,
@@ -9,6 +10,7 @@ from stead.graph.graph import (
     MAX_OPERATORS,
     NOT_PARAMETERS,
     PHASES,
+    UPDATE,
     Graph,
     Operator,
     Phase,
@@ -17,6 +19,7 @@ from stead.graph.graph import (
 from stead.graph.refresh import REFRESH, refreshed
 
 __all__ = [
+    "BACKWARD",
     "BUFFER",
     "FORWARD",
     "KV_CACHE",
@@ -25,6 +28,7 @@ __all__ = [
     "NOT_PARAMETERS",
     "PHASES",
     "REFRESH",
+    "UPDATE",
     "Graph",
     "GraphBuilder",
     "Operator",

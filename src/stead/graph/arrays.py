@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph
 from stead.graph.graph import MAX_BYTES, MAX_OPERATORS, PHASES, Graph
-from stead.graph.kernels import Kernels, check_kernels
+from stead.graph.kernels import Kernels, check_kernels, starts_of
 
 _PARTS = tuple(signature(Graph).parameters)
 
@@ -206,9 +206,7 @@ def _tensor_names(
 
 def _first(sorted_items: NDArray[Any], count: int) -> NDArray[np.int32]:
     """Where the items of each owner begin."""
-    first = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(np.bincount(sorted_items, minlength=count), out=first[1:])
-    return first
+    return starts_of(np.bincount(sorted_items, minlength=count))
 
 
 def _texts(what: str, given: Sequence[str] | str, count: int) -> tuple[str, ...]:

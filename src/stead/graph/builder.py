@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stead.errors import BadGraph
 from stead.graph.graph import MAX_BYTES, MAX_OPERATORS, PHASES, Graph, Phase
-from stead.graph.kernels import Kernel, check_kernels, kernels_from_lists
+from stead.graph.kernels import Kernel, check_kernels, kernels_from_lists, starts_of
 from stead.graph.refresh import refreshed
 
 MAX_AMOUNT = sys.float_info.max  # of FLOPs or bytes moved by one operator
@@ -309,8 +309,7 @@ def _cycle(parents: Sequence[Sequence[int]], missing: Sequence[int]) -> list[int
 
 def _csr(first_name: str, items_name: str, lists: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Lists of different lengths as one flat array and the places where each begins."""
-    first = np.zeros(len(lists) + 1, dtype=np.int32)
-    np.cumsum([len(items) for items in lists], out=first[1:])
+    first = starts_of([len(items) for items in lists])
     flat = np.fromiter((item for items in lists for item in items), dtype=np.int32, count=int(first[-1]))
     return {first_name: first, items_name: flat}
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadGraph, did_you_mean
-from stead.graph.kernels import Kernel, Kernels, kernels_or_one
+from stead.graph.kernels import Kernel, Kernels, kernels_or_one, starts_of
 
 Phase = Literal["forward", "backward", "update"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-FORWARD = PHASES.index("forward")
+FORWARD, BACKWARD, UPDATE = range(len(PHASES))
 MAX_OPERATORS = 2**24
 MAX_BYTES = 2**62
 KV_CACHE = "kv_cache"  # how names of weights end that are caches of keys and values
@@ -164,8 +164,7 @@ class Graph:
         """Tensors read by each operator, as (first [operator + 1], tensor)."""
         tensor = np.repeat(np.arange(self.tensor_count, dtype=np.int32), np.diff(self.reader_first))
         by_reader = np.argsort(self.readers, kind="stable")
-        first = np.zeros(len(self) + 1, dtype=np.int32)
-        np.cumsum(np.bincount(self.readers, minlength=len(self)), out=first[1:])
+        first = starts_of(np.bincount(self.readers, minlength=len(self)))
         return _frozen(first), _frozen(tensor[by_reader])
 
     @property

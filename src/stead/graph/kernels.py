@@ -58,7 +58,7 @@ class Kernels:
     def picked(self, operators: NDArray[np.integer]) -> Kernels:
         """The kernels of some operators, in their order."""
         counts = np.diff(self.first)[operators]
-        first = _first(counts)
+        first = starts_of(counts)
         chosen = np.repeat(self.first[operators] - first[:-1], counts) + np.arange(first[-1])
         return Kernels(first, self.flops[chosen], self.moved_bytes[chosen], self.launches[chosen])
 
@@ -76,7 +76,7 @@ class Kernels:
         if dropped is not None:
             order = order[~dropped[self.operator[order]]]
             own = own[~dropped[self.operator]]
-        first = _first(np.bincount(own, minlength=count))
+        first = starts_of(np.bincount(own, minlength=count))
         return Kernels(first, self.flops[order], self.moved_bytes[order], self.launches[order])
 
 
@@ -93,7 +93,7 @@ def kernels_from_lists(
         rows += found
         counts.append(len(found))
     table = np.array(rows, dtype=np.float64).reshape(-1, len(Kernel._fields))
-    return Kernels(_first(counts), table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy())
+    return Kernels(starts_of(counts), table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy())
 
 
 def check_kernels(
@@ -129,7 +129,8 @@ def kernels_or_one(kernels: Kernels | None, v: int, flops: float, moved_bytes: f
         yield Kernel(flops, moved_bytes)
 
 
-def _first(counts: ArrayLike) -> NDArray[np.int32]:
+def starts_of(counts: ArrayLike) -> NDArray[np.int32]:  # [owner + 1]
+    """Where the items of every owner begin if they stand one after another, and where the last ones end."""
     sizes = np.asarray(counts, dtype=np.int64)
     first = np.zeros(len(sizes) + 1, dtype=np.int32)
     np.cumsum(sizes, out=first[1:])

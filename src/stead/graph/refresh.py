@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.graph.arrays import graph_from_arrays
-from stead.graph.graph import FORWARD, PHASES, Graph
+from stead.graph.graph import FORWARD, UPDATE, Graph
+from stead.graph.unique_names import Names
 
 REFRESH = "Refresh"  # kind of the operators that receive updated weights
 UPDATED = ".updated"  # how the names of the tensors end that carry them
-UPDATE = PHASES.index("update")
 
 
 def refreshed(graph: Graph) -> Graph:
@@ -203,12 +203,4 @@ def _tensors(
 
 def _free(names: list[str], taken: tuple[str, ...]) -> list[str]:
     """The names, with a number where somebody else has them."""
-    seen, found = set(taken), []
-    for name in names:
-        free, number = name, 1
-        while free in seen:
-            number += 1
-            free = f"{name}#{number}"
-        seen.add(free)
-        found.append(free)
-    return found
+    return list(map(Names(taken).unique, names))

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from stead import clock
 from stead.errors import Infeasible, SteadError
+from stead.placing.spread import Spread
 from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
@@ -82,7 +83,9 @@ class Attempt:
         budget: Budget,
         seed: int,
         known: Mapping[str, Solution] = MappingProxyType({}),
+        spread: Spread | None = None,
     ) -> None:
+        self._spread = spread
         self.rules: list[Baseline] = []
         self._budget = budget if budget.answers is not None else replace(budget, answers=Answers())
         self._problem, self._chosen, self._seed = problem, chosen, seed
@@ -155,6 +158,8 @@ class Attempt:
         budget = replace(self._rest(), on_search=self._searches.append)
         began = clock.now()
         try:
+            if isinstance(self._chosen, Auto) and self._spread is not None:
+                return self._spread.solve(self._chosen, self._problem, budget, self._seed, known=self._known)
             if isinstance(self._chosen, Auto):
                 return self._chosen.solve(self._problem, budget, self._seed, known=self._known)
             found = self._chosen.solve(self._problem, budget, self._seed)

@@ -20,14 +20,13 @@ import json
 import math
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from stead import clock
 from stead.errors import BadInput
-from stead.files import AnyPath, appending, write_bytes
+from stead.files import AnyPath, appending, plain, write_bytes
 from stead.plan.rows import SMALL, as_row
 from stead.plan.writing import order_document
 from stead.solvers.events import Event, Incumbent
@@ -121,7 +120,7 @@ class EventLog:
         """Write one line."""
         if self._file is None:
             return
-        line = json.dumps({"t": round(clock.now() - self._began, 3), "kind": kind, **_plain(fields)}, allow_nan=False)
+        line = json.dumps({"t": round(clock.now() - self._began, 3), "kind": kind, **plain(fields)}, allow_nan=False)
         with self._lock:
             if self._file is None:
                 return
@@ -171,14 +170,3 @@ def _packed(held: Incumbent, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _finite(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) else None
-
-
-def _plain(value: Any) -> Any:
-    """Plain data; numbers that JSON has no word for are null, numpy's are Python's."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,6 +16,7 @@ from stead.graph import Graph
 from stead.placing.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.placing.loading import Loaded, load
 from stead.placing.remedies import remedies
+from stead.placing.spread import Spread
 from stead.plan import Baseline, Plan, provenance
 from stead.problem import Constraints, Objective, Placement, Problem, objective_from
 from stead.readers import Model
@@ -64,6 +65,7 @@ def place(
     on_step: Callable[[str], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
     start: Start | None = None,
+    spread: Spread | None = None,
 ) -> Plan:
     """Find the best placement of a model on devices.
 
@@ -71,7 +73,7 @@ def place(
     seconds that correct analytic ones. `granularity` "block" keeps the blocks of a model whole, as runtimes load them,
     "operator" places every operator by itself, and "auto" splits the blocks of language models only where that pays.
     `on_improvement`, `on_step` and `on_event` are told of progress; an interrupt, wherever it comes, leaves the best
-    plan so far. `start` gives a placement of the problem for `auto` to begin with.
+    plan so far. `start` gives a placement of the problem for `auto` to begin with, `spread` an engine to search on.
     Where nothing fits, `fixes` of the error are the smallest changes that help, looked for when asked for.
 
     >>> from stead.workloads.demo import demo_graph
@@ -100,6 +102,7 @@ def place(
             granularity=granularity,
             source=loaded.source.as_dict() if loaded.source is not None else None,
             start=start,
+            spread=spread,
         )
     except Infeasible as error:
         limit = TIME_LIMIT_SECONDS if time_limit is None else time_limit
@@ -131,6 +134,7 @@ def place_problem(
     granularity: Granularity = "operator",
     source: Mapping[str, Any] | None = None,
     start: Start | None = None,
+    spread: Spread | None = None,
 ) -> Plan:
     """Solve a problem, baselines first so that there is an answer from the beginning.
 
@@ -146,8 +150,10 @@ def place_problem(
     whole = replace(budget or Budget(TIME_LIMIT_SECONDS), answers=Answers())  # every rule is asked once
     if start is not None and not isinstance(chosen, Auto):
         raise BadInput(f"solver {chosen.name} cannot begin with a placement; only auto can")
+    if spread is not None and not isinstance(chosen, Auto):
+        raise BadInput(f"solver {chosen.name} is not spread over an engine; only auto is")
     began_with = None if start is None else start(problem)
-    question = _Question(chosen, whole, seed, baselines, clock.now(), began_with)
+    question = _Question(chosen, whole, seed, baselines, clock.now(), began_with, spread)
     if granularity == "operator" or (granularity == "auto" and not is_language_model(problem.graph)):
         plan, made = question.answer(problem, question.budget), {}
     else:
@@ -169,6 +175,7 @@ class _Question:
     baselines: bool
     began: float  # by the clock
     start: Placement | None = None  # that `auto` begins with
+    spread: Spread | None = None  # over whose workers `auto` searches
 
     @property
     def left_seconds(self) -> float:
@@ -181,7 +188,7 @@ class _Question:
         reason = self.solver.unsupported(problem)
         if reason is not None:
             raise BadInput(f"solver {self.solver.name} cannot take this problem: {reason}")
-        attempt = Attempt(problem, self.solver, budget, self.seed, known=self.known(problem))
+        attempt = Attempt(problem, self.solver, budget, self.seed, known=self.known(problem), spread=self.spread)
         solution = attempt.run(baselines=self.baselines)
         return Plan(problem, solution, tuple(attempt.rules))
 
@@ -343,6 +350,7 @@ def _split(problem: Problem, blocks: Plan, question: _Question, *, units: str) -
     known = replace(found, placement=placement, bound_seconds=0.0, bound_name="", scope="", stopped_by="")
     try:
         both = {**question.known(problem), "blocks": known}
-        return Attempt(problem, question.solver, budget, question.seed, known=both).run(baselines=False)
+        attempt = Attempt(problem, question.solver, budget, question.seed, known=both, spread=question.spread)
+        return attempt.run(baselines=False)
     except Infeasible:
         return None

@@ -20,7 +20,7 @@ from stead.cluster import Cluster
 from stead.errors import BadInput, Infeasible
 from stead.placing.place import place_problem
 from stead.placing.recost import recosted, with_known_names, with_seconds
-from stead.placing.starts import moved_to
+from stead.placing.start_files import moved_to
 from stead.placing.weight_moves import LOADED_AGAIN, Moving, Removal
 from stead.plan import Plan, provenance
 from stead.problem import Placement, Problem

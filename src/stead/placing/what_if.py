@@ -15,7 +15,7 @@ from stead.costs.repriced import is_analytic, repriced
 from stead.errors import BadInput, Infeasible, SteadError
 from stead.placing.loading import load
 from stead.placing.place import place_problem
-from stead.placing.starts import moved_to
+from stead.placing.start_files import moved_to
 from stead.plan import Plan
 from stead.problem import Placement, Problem
 from stead.sim import Trace, simulate

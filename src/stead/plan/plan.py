@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -57,6 +57,12 @@ class Plan:
     def trace(self) -> Trace:
         """The plan as the simulator runs it."""
         return simulate(self.problem, self.placement)
+
+    def traced(self, trace: Trace) -> Plan:
+        """The same plan whose trace is known already: that of its placement."""
+        made = replace(self)
+        vars(made)["trace"] = trace
+        return made
 
     @property
     def best_baseline(self) -> Baseline | None:

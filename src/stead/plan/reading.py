@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stead.errors import BadInput
-from stead.files import OUT_OF_MEMORY, AnyPath
+from stead.files import OUT_OF_MEMORY, AnyPath, collector_paused
 from stead.plan.answer import baseline_from, check_claims, placement_from, timing_from, trail_from
 from stead.plan.checked_fields import Check, at, fields_of, or_none, same, seconds_of
 from stead.plan.checksums import KEY, OWN, check
@@ -24,7 +24,7 @@ from stead.problem import (
     Problem,
 )
 from stead.readers.common.checked_values import Wrong, list_of, object_of, text_of
-from stead.readers.common.strict_json import collector_paused, read_json
+from stead.readers.common.strict_json import read_json
 from stead.sim import Trace
 from stead.solvers import Solution
 

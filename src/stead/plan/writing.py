@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.files import AnyPath, write_bytes
+from stead.files import AnyPath, plain, write_bytes
 from stead.plan.checksums import with_checksums
 from stead.plan.fields import FORMAT, SOLUTION, VERSION, Baseline
 from stead.plan.rows import BYTES, INDICES, SECONDS, SMALL, as_row
@@ -91,7 +90,7 @@ def plan_document(
             "trail_seconds": [step.elapsed_seconds for step in trail],
         },
     }
-    return {key: _plain(value) for key, value in document.items()}
+    return {key: plain(value) for key, value in document.items()}
 
 
 def _objective(objective: Objective, packed: bool) -> dict[str, Any]:
@@ -169,17 +168,6 @@ def _costs(problem: Problem, packed: bool) -> dict[str, Any]:
         if costs.tensor_seconds is None
         else as_row(costs.tensor_seconds, SECONDS, packed=packed),
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity: null stands for it in costs ("cannot run") and in rates ("no limit"); lists for tuples."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 # Lines

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES, Graph, refreshed
+from stead.graph import BACKWARD, FORWARD, UPDATE, Graph, refreshed
 from stead.graph.arrays import distinct_pairs, graph_from_arrays
 
-FORWARD, BACKWARD, UPDATE = range(len(PHASES))
 LIKE_FORWARD = 2.0  # a backward operator does twice the work of its forward operator: one gradient per factor
 ADAM_FLOPS_PER_BYTE = 3.0  # a dozen operations per parameter of 4 bytes
 ADAM_TRAFFIC = 7  # reads weight, gradient and two moments, writes weight and moments
@@ -29,9 +28,8 @@ FORGETFUL_KINDS = frozenset({"Add", "Concat", "Identity", "Input", "Loss", "Spli
 class Draft:
     """Operators, each with its outputs, in the order in which they run."""
 
-    def __init__(self, name: str, *, dtype: str = "fp32") -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.dtype = dtype
         self.names: list[str] = []
         self.kinds: list[str] = []
         self.modules: list[str] = []
@@ -85,15 +83,15 @@ class Draft:
         self.sizes.append(int(size_bytes))
         return len(self.producers) - 1
 
-    def graph(self, *, training: bool = False, colocate: bool = True) -> Graph:
-        """The graph; for training with backward and update operators, bound to their forward operators if wanted.
+    def graph(self, *, training: bool = False) -> Graph:
+        """The graph; for training with backward and update operators, bound to their forward operators.
 
         The update of a weight is bound to its first user; to its other users the updated weight is sent.
         """
         columns = self._columns()
         if training:
-            return refreshed(_Training(self.name, self.dtype, columns, colocate).graph())
-        return _graph(self.name, self.dtype, columns, {})
+            return refreshed(_Training(self.name, columns).graph())
+        return _graph(self.name, columns, {})
 
     def _columns(self) -> _Columns:
         counts = [len(tensors) for tensors in self.reads]
@@ -133,7 +131,7 @@ class _Columns:
         return np.asarray(np.bincount(self.tensor, minlength=len(self.producer)) == 0)
 
 
-def _graph(name: str, dtype: str, columns: _Columns, more: dict[str, Any]) -> Graph:
+def _graph(name: str, columns: _Columns, more: dict[str, Any]) -> Graph:
     parts: dict[str, Any] = {
         "operator_names": columns.names,
         "kinds": columns.kinds,
@@ -148,7 +146,7 @@ def _graph(name: str, dtype: str, columns: _Columns, more: dict[str, Any]) -> Gr
         "weight_bytes": columns.weight_sizes,
         "weight_uses": (columns.weight, columns.user),
     }
-    return graph_from_arrays(name, dtypes=dtype, **{**parts, **more})
+    return graph_from_arrays(name, **{**parts, **more})
 
 
 class _Training:
@@ -158,8 +156,8 @@ class _Training:
     gradient for each input and adds to the gradient of each weight, which the other users of that weight pass on.
     """
 
-    def __init__(self, name: str, dtype: str, columns: _Columns, colocate: bool) -> None:
-        self.name, self.dtype, self.columns, self.colocate = name, dtype, columns, colocate
+    def __init__(self, name: str, columns: _Columns) -> None:
+        self.name, self.columns = name, columns
         count = len(columns.names)
         learns = np.zeros(count, dtype=bool)
         learns[columns.reader] = True
@@ -202,9 +200,8 @@ class _Training:
             **self._tensors(),
             **self._weights(),
         }
-        if self.colocate:
-            more |= {"colocation": group, "colocation_names": more["operator_names"]}
-        return _graph(self.name, self.dtype, columns, more)
+        more |= {"colocation": group, "colocation_names": more["operator_names"]}
+        return _graph(self.name, columns, more)
 
     def _tensors(self) -> dict[str, Any]:
         """Forward tensors, gradients of inputs, sums of gradients of weights."""

@@ -6,6 +6,7 @@ Module paths, FLOPs, bytes and parameters are those of real layers; their number
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stead.graph import Graph
@@ -13,6 +14,15 @@ from stead.workloads.draft import Draft
 from stead.workloads.random_dags import at_least, forward_count
 
 FP32 = 4
+
+
+def put(
+    draft: Draft, path: str, kind: str, reads: Sequence[int], values: int, flops: float = 0.0, *,
+    weights: Sequence[int] = (),
+) -> int:  # fmt: skip
+    """Write down an operator that makes so many numbers; its module is the path before the last `/`, or else `.`."""
+    module = path.rpartition("/")[0] or path.rpartition(".")[0] or path
+    return draft.add(path, kind, reads, size_bytes=values * FP32, flops=flops, module=module, weights=weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +79,12 @@ class LstmCell:
         """Write down one call; its output."""
         draft, module = self.draft, f"{self.module}#{number}"
         values = self.batch * self.hidden
-        gates = draft.add(
-            f"{module}/gates", "MatMul", (*reads, *self.state[1:]), size_bytes=4 * values * FP32, module=module,
-            flops=2.0 * self.batch * (self.inputs + self.hidden) * 4 * self.hidden, weights=(self.matrix,),
-        )  # fmt: skip
-        active = draft.add(
-            f"{module}/active",
-            "Sigmoid",
-            (gates,),
-            size_bytes=4 * values * FP32,
-            module=module,
-            flops=16.0 * values,
-        )
-        c = draft.add(
-            f"{module}/c",
-            "Mul",
-            (active, *self.state[:1]),
-            size_bytes=values * FP32,
-            module=module,
-            flops=3.0 * values,
-        )
-        h = draft.add(
-            f"{module}/h", "Mul", (active, c), size_bytes=values * FP32, module=module, flops=5.0 * values
-        )
+        work = 2.0 * self.batch * (self.inputs + self.hidden) * 4 * self.hidden
+        inputs = (*reads, *self.state[1:])
+        gates = put(draft, f"{module}/gates", "MatMul", inputs, 4 * values, work, weights=(self.matrix,))
+        active = put(draft, f"{module}/active", "Sigmoid", (gates,), 4 * values, 16.0 * values)
+        c = put(draft, f"{module}/c", "Mul", (active, *self.state[:1]), values, 3.0 * values)
+        h = put(draft, f"{module}/h", "Mul", (active, c), values, 5.0 * values)
         self.state = (c, h)
         return h
 
@@ -107,18 +100,9 @@ class Projection:
     def step(self, number: int, x: int) -> int:
         """Write down one call; its loss."""
         draft, module, values = self.draft, f"{self.module}#{number}", self.batch * self.vocabulary
-        logits = draft.add(
-            f"{module}/logits", "MatMul", (x,), size_bytes=values * FP32, module=module,
-            flops=2.0 * values * self.width, weights=(self.matrix,),
-        )  # fmt: skip
-        return draft.add(
-            f"{module}/loss",
-            "Loss",
-            (logits,),
-            size_bytes=self.batch * FP32,
-            module=module,
-            flops=5.0 * values,
-        )
+        work = 2.0 * values * self.width
+        logits = put(draft, f"{module}/logits", "MatMul", (x,), values, work, weights=(self.matrix,))
+        return put(draft, f"{module}/loss", "Loss", (logits,), self.batch, 5.0 * values)
 
 
 def lookup(draft: Draft, module: str, table: int, steps: int, row_bytes: int) -> list[int]:
@@ -153,76 +137,51 @@ class Transformer:
         layers = self.layers or max(1, (forward - 4) // 14)
         draft = Draft("transformer")
         table = draft.weight("embed.weight", self.vocabulary * self.width * FP32)
-        (x,) = lookup(draft, "embed", table, 1, self._rows(self.width))
+        (x,) = lookup(draft, "embed", table, 1, self._values(self.width) * FP32)
         for layer in range(layers):
             x = self._block(draft, f"layers.{layer}", x)
         x = self._norm(draft, "norm", x)
         Projection(draft, "head", self.width, self.vocabulary, self.batch * self.length).step(0, x)
         return draft.graph(training=self.training)
 
-    def _rows(self, width: int) -> int:
-        return self.batch * self.length * width * FP32
+    def _values(self, width: int) -> int:
+        return self.batch * self.length * width
 
     def _block(self, draft: Draft, module: str, x: int) -> int:
-        scores_bytes = self.batch * self.heads * self.length * self.length * FP32
+        pairs = self.batch * self.heads * self.length * self.length
         product_flops = 2.0 * self.batch * self.length * self.length * self.width
         attention, mlp = f"{module}.attention", f"{module}.mlp"
         normed = self._norm(draft, f"{attention}.norm", x)
         q, k, v = (
             self._linear(draft, f"{attention}.{part}", normed, self.width, self.width) for part in "qkv"
         )
-        scores = draft.add(
-            f"{attention}.scores",
-            "BatchMatMul",
-            (q, k),
-            size_bytes=scores_bytes,
-            module=attention,
-            flops=product_flops,
-        )
-        weights = draft.add(
-            f"{attention}.softmax", "Softmax", (scores,), size_bytes=scores_bytes, module=attention,
-            flops=5.0 * scores_bytes / FP32,
-        )  # fmt: skip
-        mixed = draft.add(
-            f"{attention}.mixed", "BatchMatMul", (weights, v), size_bytes=self._rows(self.width), module=attention,
-            flops=product_flops,
-        )  # fmt: skip
+        scores = put(draft, f"{attention}.scores", "BatchMatMul", (q, k), pairs, product_flops)
+        shares = put(draft, f"{attention}.softmax", "Softmax", (scores,), pairs, 5.0 * pairs)
+        mixed = put(draft, f"{attention}.mixed", "BatchMatMul", (shares, v), self._values(self.width), product_flops)
         x = self._sum(
-            draft,
-            f"{attention}.sum",
-            x,
-            self._linear(draft, f"{attention}.out", mixed, self.width, self.width),
+            draft, f"{attention}.sum", x, self._linear(draft, f"{attention}.out", mixed, self.width, self.width)
         )
         normed = self._norm(draft, f"{mlp}.norm", x)
         wide = self._linear(draft, f"{mlp}.up", normed, self.width, 4 * self.width)
-        active = draft.add(
-            f"{mlp}.gelu", "Gelu", (wide,), size_bytes=self._rows(4 * self.width), module=mlp,
-            flops=8.0 * self._rows(4 * self.width) / FP32,
-        )  # fmt: skip
+        inner = self._values(4 * self.width)
+        active = put(draft, f"{mlp}.gelu", "Gelu", (wide,), inner, 8.0 * inner)
         return self._sum(
             draft, f"{mlp}.sum", x, self._linear(draft, f"{mlp}.down", active, 4 * self.width, self.width)
         )
 
     def _linear(self, draft: Draft, name: str, x: int, width_in: int, width_out: int) -> int:
         matrix = draft.weight(f"{name}.weight", (width_in * width_out + width_out) * FP32)
-        return draft.add(
-            name, "MatMul", (x,), size_bytes=self._rows(width_out), module=name.rpartition(".")[0], weights=(matrix,),
-            flops=2.0 * self.batch * self.length * width_in * width_out,
-        )  # fmt: skip
+        work = 2.0 * self._values(width_in) * width_out
+        return put(draft, name, "MatMul", (x,), self._values(width_out), work, weights=(matrix,))
 
     def _norm(self, draft: Draft, name: str, x: int) -> int:
         scale = draft.weight(f"{name}.weight", 2 * self.width * FP32)
-        rows = self._rows(self.width)
-        module = name.rpartition(".")[0] or name
-        return draft.add(
-            name, "LayerNorm", (x,), size_bytes=rows, module=module, weights=(scale,), flops=8.0 * rows / FP32
-        )
+        values = self._values(self.width)
+        return put(draft, name, "LayerNorm", (x,), values, 8.0 * values, weights=(scale,))
 
     def _sum(self, draft: Draft, name: str, x: int, y: int) -> int:
-        rows = self._rows(self.width)
-        return draft.add(
-            name, "Add", (x, y), size_bytes=rows, module=name.rpartition(".")[0], flops=float(rows // FP32)
-        )
+        values = self._values(self.width)
+        return put(draft, name, "Add", (x, y), values, float(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +231,7 @@ class Inception:
             ends.append(y)
             widths.append(width)
         joined = sum(widths)
-        size = self.batch * joined * side * side * FP32
-        return draft.add(f"{module}/concat", "Concat", ends, size_bytes=size, module=module), joined
+        return put(draft, f"{module}/concat", "Concat", ends, self.batch * joined * side * side), joined
 
     def _convolution(
         self, draft: Draft, module: str, x: int, channels_in: int, channels_out: int, kernel: int, side: int
@@ -281,20 +239,11 @@ class Inception:
         values = self.batch * channels_out * side * side
         matrix = draft.weight(f"{module}.conv.weight", channels_in * channels_out * kernel * kernel * FP32)
         scale = draft.weight(f"{module}.norm.weight", 4 * channels_out * FP32)
-        y = draft.add(
-            f"{module}/conv", "Conv", (x,), size_bytes=values * FP32, module=module, weights=(matrix,),
-            flops=2.0 * values * channels_in * kernel * kernel,
-        )  # fmt: skip
-        y = draft.add(
-            f"{module}/norm", "BatchNorm", (y,), size_bytes=values * FP32, module=module, weights=(scale,),
-            flops=4.0 * values,
-        )  # fmt: skip
-        return draft.add(
-            f"{module}/relu", "Relu", (y,), size_bytes=values * FP32, module=module, flops=1.0 * values
-        )
+        work = 2.0 * values * channels_in * kernel * kernel
+        y = put(draft, f"{module}/conv", "Conv", (x,), values, work, weights=(matrix,))
+        y = put(draft, f"{module}/norm", "BatchNorm", (y,), values, 4.0 * values, weights=(scale,))
+        return put(draft, f"{module}/relu", "Relu", (y,), values, 1.0 * values)
 
     def _pool(self, draft: Draft, module: str, x: int, channels: int, side: int) -> int:
         values = self.batch * channels * side * side
-        return draft.add(
-            f"{module}/pool", "Pool", (x,), size_bytes=values * FP32, module=module, flops=9.0 * values
-        )
+        return put(draft, f"{module}/pool", "Pool", (x,), values, 9.0 * values)

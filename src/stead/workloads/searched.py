@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from stead.graph import Graph
 from stead.workloads.draft import Draft
-from stead.workloads.model_like import FP32, LstmCell, Projection, lookup
+from stead.workloads.model_like import FP32, LstmCell, Projection, lookup, put
 from stead.workloads.random_dags import FLOPS_PER_MICROSECOND, at_least
 
 
@@ -94,13 +94,9 @@ class _Convolutions:
         """Convolution and, as one operator, normalisation with activation."""
         draft, values = self.draft, self._values(width_out, side)
         matrix = draft.weight(f"{module}.weight", width_in * width_out * kernel * kernel * FP32)
-        y = draft.add(
-            f"{module}/conv", "Conv", (x,), size_bytes=values * FP32, module=module, weights=(matrix,),
-            flops=2.0 * values * width_in * kernel * kernel,
-        )  # fmt: skip
-        return draft.add(
-            f"{module}/norm", "BatchNorm", (y,), size_bytes=values * FP32, module=module, flops=5.0 * values
-        )
+        work = 2.0 * values * width_in * kernel * kernel
+        y = put(draft, f"{module}/conv", "Conv", (x,), values, work, weights=(matrix,))
+        return put(draft, f"{module}/norm", "BatchNorm", (y,), values, 5.0 * values)
 
     def operation(self, kind: str, module: str, x: int, channels: int, side: int) -> int:
         """One operation of a cell; the identity is no operator."""
@@ -108,28 +104,21 @@ class _Convolutions:
         if kind == "identity":
             return x
         if kind in ("average", "maximum"):
-            return draft.add(
-                f"{module}/pool", "Pool", (x,), size_bytes=values * FP32, module=module, flops=9.0 * values
-            )
+            return put(draft, f"{module}/pool", "Pool", (x,), values, 9.0 * values)
         kernel = 3 if kind == "separable3" else 5
         filters = draft.weight(f"{module}.filters", channels * kernel * kernel * FP32)
-        depthwise = draft.add(
-            f"{module}/depthwise", "DepthwiseConv", (x,), size_bytes=values * FP32, module=module, weights=(filters,),
-            flops=2.0 * values * kernel * kernel,
-        )  # fmt: skip
+        work = 2.0 * values * kernel * kernel
+        depthwise = put(draft, f"{module}/depthwise", "DepthwiseConv", (x,), values, work, weights=(filters,))
         return self.convolution(module, depthwise, channels, channels, 1, side)
 
     def sum(self, module: str, parts: list[int], channels: int, side: int) -> int:
         """The sum of two results."""
         values = self._values(channels, side)
-        return self.draft.add(
-            f"{module}/sum", "Add", parts, size_bytes=values * FP32, module=module, flops=float(values)
-        )
+        return put(self.draft, f"{module}/sum", "Add", parts, values, float(values))
 
     def join(self, module: str, parts: list[int], channels: int, side: int) -> int:
         """Loose ends side by side, brought back to the width of the cell."""
-        size = len(parts) * self._values(channels, side) * FP32
-        joined = self.draft.add(f"{module}/concat", "Concat", parts, size_bytes=size, module=module)
+        joined = put(self.draft, f"{module}/concat", "Concat", parts, len(parts) * self._values(channels, side))
         return self.convolution(f"{module}.out", joined, len(parts) * channels, channels, 1, side)
 
 
@@ -164,30 +153,15 @@ class SearchedRnn:
             outputs: list[int] = []
             for node, (source, kind) in enumerate(nodes):
                 reads = (x, *state) if node == 0 else (outputs[source],)
-                linear = draft.add(
-                    f"{module}/linear{node}", "MatMul", reads, size_bytes=2 * values * FP32, module=module,
-                    flops=2.0 * values * 2 * hidden * len(reads), weights=(matrices[node],),
-                )  # fmt: skip
-                outputs.append(
-                    draft.add(
-                        f"{module}/node{node}",
-                        kind if kind != "Identity" else "Mul",
-                        (linear, reads[-1]),
-                        size_bytes=values * FP32,
-                        module=module,
-                        flops=12.0 * values,
-                    )
-                )
+                work = 2.0 * values * 2 * hidden * len(reads)
+                own = (matrices[node],)
+                linear = put(draft, f"{module}/linear{node}", "MatMul", reads, 2 * values, work, weights=own)
+                applied = kind if kind != "Identity" else "Mul"
+                both = (linear, reads[-1])
+                outputs.append(put(draft, f"{module}/node{node}", applied, both, values, 12.0 * values))
             used = {source for source, _ in nodes[1:]}
             loose = [output for node, output in enumerate(outputs) if node not in used]
-            mean = draft.add(
-                f"{module}/mean",
-                "Mean",
-                loose,
-                size_bytes=values * FP32,
-                module=module,
-                flops=float(values * len(loose)),
-            )
+            mean = put(draft, f"{module}/mean", "Mean", loose, values, float(values * len(loose)))
             state = (mean,)
             head.step(step, mean)
         return draft.graph(training=self.training)
@@ -251,17 +225,14 @@ class _Translation:
 
     def _residual(self, module: str, h: int, x: int) -> int:
         values = self.batch * self.hidden
-        return self.draft.add(
-            f"{module}/sum", "Add", (h, x), size_bytes=self.row_bytes, module=module, flops=float(values)
-        )
+        return put(self.draft, f"{module}/sum", "Add", (h, x), values, float(values))
 
     def _keys(self, memory: list[int]) -> int:
         matrix = self.draft.weight("keys.weight", self.hidden * self.hidden * FP32)
-        rows = self.batch * len(memory)
-        return self.draft.add(
-            "keys#0/keys", "MatMul", memory, size_bytes=rows * self.hidden * FP32, module="keys#0", weights=(matrix,),
-            flops=2.0 * rows * self.hidden * self.hidden,
-        )  # fmt: skip
+        values = self.batch * len(memory) * self.hidden
+        return put(
+            self.draft, "keys#0/keys", "MatMul", memory, values, 2.0 * values * self.hidden, weights=(matrix,)
+        )
 
     def _decoder(self, rows: list[int], keys: int, source: int, head: Projection) -> None:
         hidden, batch = self.hidden, self.batch
@@ -277,23 +248,12 @@ class _Translation:
             head.step(t, h)
 
     def _attention(self, module: str, h: int, keys: int, matrix: int, source: int) -> int:
-        draft, hidden, batch = self.draft, self.hidden, self.batch
-        query = draft.add(
-            f"{module}/query", "MatMul", (h,), size_bytes=self.row_bytes, module=module, weights=(matrix,),
-            flops=2.0 * batch * hidden * hidden,
-        )  # fmt: skip
-        scores = draft.add(
-            f"{module}/scores", "Tanh", (query, keys), size_bytes=batch * source * FP32, module=module,
-            flops=8.0 * batch * source * hidden,
-        )  # fmt: skip
-        share = draft.add(
-            f"{module}/softmax", "Softmax", (scores,), size_bytes=batch * source * FP32, module=module,
-            flops=5.0 * batch * source,
-        )  # fmt: skip
-        return draft.add(
-            f"{module}/context", "BatchMatMul", (share, keys), size_bytes=self.row_bytes, module=module,
-            flops=2.0 * batch * source * hidden,
-        )  # fmt: skip
+        draft, hidden = self.draft, self.hidden
+        values, pairs = self.batch * hidden, self.batch * source
+        query = put(draft, f"{module}/query", "MatMul", (h,), values, 2.0 * values * hidden, weights=(matrix,))
+        scores = put(draft, f"{module}/scores", "Tanh", (query, keys), pairs, 8.0 * pairs * hidden)
+        share = put(draft, f"{module}/softmax", "Softmax", (scores,), pairs, 5.0 * pairs)
+        return put(draft, f"{module}/context", "BatchMatMul", (share, keys), values, 2.0 * pairs * hidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, get_args
 
-from stead.errors import BadInput, MissingExtra, did_you_mean
+from stead.errors import BadInput, did_you_mean
 from stead.graph import Graph
 from stead.readers.base import Model
 from stead.workloads import graph_cache as cache
@@ -89,7 +89,9 @@ class Spec:
 
         `loss(module(*inputs))` is the loss of one step; `loss.targets` are the classes it wants.
         """
-        torch = _torch(f"building {self}")
+        from stead.readers.torch.exported import torch_package
+
+        torch = torch_package(f"building {self}")
         module_name, _, function = FAMILIES[self.family].build.partition(":")
         build = getattr(import_module(f"stead.workloads.models.{module_name}"), function)
         options = {key: value for key, value in self.options if key != "update"}
@@ -338,10 +340,3 @@ def _differences(
     """Options that are not as the family or its size has them."""
     usual = {key: settings.get(key, option.default) for key, option in _options(family, True).items()}
     return {key: value for key, value in values.items() if value != usual[key]}
-
-
-def _torch(purpose: str) -> Any:
-    try:
-        return import_module("torch")
-    except ImportError:
-        raise MissingExtra("torch", "torch", purpose) from None

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from stead.errors import BadGraph, BadInput
 from stead.graph import MAX_BYTES
-from stead.printing.wording import quoted, shown, suggestion
+from stead.printing.wording import one_line, quoted, shown, suggestion
 
 MAX_DOUBLE = sys.float_info.max
 
 
 class Wrong(Exception):
     """What is wrong with a value; whoever knows the place adds it and raises BadInput."""
+
+
+@contextmanager
+def about(place: str) -> Iterator[None]:
+    """Whatever is wrong inside is told as an error about a file or another place."""
+    try:
+        yield
+    except Wrong as wrong:
+        raise BadInput(f"{place}: {wrong}") from None
+    except BadGraph as error:
+        raise BadGraph(f"{place}: {one_line(str(error))}") from None
 
 
 def text_of(value: object) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -12,7 +11,7 @@ from stead.errors import BadGraph
 from stead.graph import MAX_BYTES
 from stead.printing.wording import quoted
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.op_costs import Shape, elements
+from stead.readers.common.op_costs import Shape, elements, is_elementwise, is_reduction
 
 Role: TypeAlias = Literal["operator", "input", "output", "stored", "known", "view"]
 # Part of a unit as: a convolution or normalisation, a matrix product, a softmax, a reduction, an elementwise
@@ -20,6 +19,7 @@ Role: TypeAlias = Literal["operator", "input", "output", "stored", "known", "vie
 Joins: TypeAlias = Literal["", "anchor", "product", "softmax", "reduction", "elementwise", "affine"]
 
 MAX_RANK = 64
+_COMPUTING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4"))
 
 
 @dataclass(slots=True)
@@ -69,23 +69,6 @@ class Source:
         return len(self.values) - 1
 
 
-class Names:
-    """Makes names differ: the second `conv` becomes `conv#2`."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._count: Counter[str] = Counter()
-
-    def unique(self, name: str) -> str:
-        """The name itself if it is new, else with a number."""
-        made = name
-        while made in self._taken:
-            self._count[name] += 1
-            made = f"{name}#{self._count[name] + 1}"
-        self._taken.add(made)
-        return made
-
-
 def checked_size(what: str, shape: Shape, bits: int) -> int:
     """Bytes of a tensor, or Wrong if the shape makes no sense."""
     if len(shape) > MAX_RANK:
@@ -96,6 +79,26 @@ def checked_size(what: str, shape: Shape, bits: int) -> int:
     if size > MAX_BYTES:
         raise Wrong(f"{what} would have {size:.3g} bytes; more than 2^62 make no sense")
     return size
+
+
+def computed_in(given: str, made: str) -> str:
+    """The type that a node computes in: that of its result, or of its operand where that is a number and this not."""
+    return given if made not in _COMPUTING and given in _COMPUTING else made
+
+
+def joins_as(kind: str, anchors: Set[str], products: Set[str], affine: Set[str]) -> Joins:
+    """How a kind may become part of a unit, given the kinds of a format that begin one."""
+    if kind in anchors:
+        return "anchor"
+    if kind in products:
+        return "product"
+    if kind.lower() == "softmax":
+        return "softmax"
+    if kind in affine:
+        return "affine"
+    if is_reduction(kind):
+        return "reduction"
+    return "elementwise" if is_elementwise(kind) else ""
 
 
 def module_of(name: str) -> str:

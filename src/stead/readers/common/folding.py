@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
-from stead.printing.wording import one_line
+from stead.graph.unique_names import Names
 from stead.readers.common.checked_values import Wrong
-from stead.readers.common.file_nodes import Names, Node, Source, in_order
+from stead.readers.common.file_nodes import Node, Source, in_order
 from stead.readers.common.fused import Flow, join_units
-from stead.readers.common.op_costs import elements
+from stead.readers.common.op_costs import elements, unpriced_note
 
 # How much is folded, each with all before it: nothing; constants; views and results of the model; and (what
 # readers do unless told otherwise) bias additions, chains of elementwise operators and the parts of attention.
@@ -39,13 +39,7 @@ class Folded:
 
     def notes(self) -> Iterator[str]:
         """Sentences for the user."""
-        if self.unpriced:
-            total = sum(self.unpriced.values())
-            kinds = ", ".join(
-                f"{one_line(kind, 60)} {count}" for kind, count in list(self.unpriced.items())[:8]
-            )
-            more = " and others" if len(self.unpriced) > 8 else ""
-            yield f"{total} operators of unknown kinds have a price by their bytes alone: {kinds}{more}"
+        yield from unpriced_note(self.unpriced)
         if self.dead:
             yield f"{self.dead} nodes were left out: nobody reads their results"
 

@@ -8,9 +8,11 @@ Kinds are the words of ONNX and OpenVINO in lower case, so that both find `mul` 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from stead.printing.wording import one_line
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -167,6 +169,14 @@ def simple(kind: str, inputs: Iterable[Shape], outputs: Iterable[Shape]) -> Simp
     if word.startswith("reduce"):
         return Simple(float(read))
     return Simple(known=False)
+
+
+def unpriced_note(kinds: Mapping[str, int]) -> Iterator[str]:
+    """A sentence about operators of kinds without a price, given how many there are; none if there are none."""
+    if kinds:
+        shown = ", ".join(f"{one_line(kind, 60)} {count}" for kind, count in list(kinds.items())[:8])
+        more = " and others" if len(kinds) > 8 else ""
+        yield f"{sum(kinds.values())} operators of unknown kinds have a price by their bytes alone: {shown}{more}"
 
 
 def is_elementwise(kind: str) -> bool:

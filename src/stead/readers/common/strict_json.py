@@ -6,12 +6,10 @@ characters are refused. Files may be compressed with gzip; the limit on their si
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +58,11 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     text = read_text(path)
     if not text.strip():
         raise BadInput(f"{where}: the file is empty; write the graph again")
-    return _parsed(where, text)
+    return parse_json(text, where=where)
 
 
-def _parsed(where: str, text: str) -> Any:
+def parse_json(text: str, *, where: str) -> Any:
+    """The JSON document that a text is, or BadInput with the line; `where` is what messages call it."""
     try:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer)
     except _Flaw:
@@ -137,15 +136,3 @@ def _check_characters(where: str, document: Any) -> None:
     except UnicodeEncodeError as error:
         near = error.object[max(0, error.start - 20) : error.start + 1]
         raise BadInput(f"{where}: half a character (a lone surrogate) at the end of {quoted(near)}") from None
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """No garbage collection meanwhile: a graph being read holds no garbage, and looking costs a third."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

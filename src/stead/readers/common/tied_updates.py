@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
+from stead.graph import BACKWARD, FORWARD, UPDATE, Graph, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
 from stead.readers.common.tied_weights import Use, all_reduce, are_apart
 
 SHARE = "Update"  # kind of an operator that stands for all recorded operators of an update
-FORWARD, BACKWARD, UPDATE = range(len(PHASES))
 
 
 def part_updates(graph: Graph) -> Graph:

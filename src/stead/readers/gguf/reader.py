@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from stead.errors import BadGraph, BadInput
+from stead.errors import BadInput
+from stead.files import collector_paused
 from stead.graph import KV_CACHE, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
 from stead.printing.wording import one_line, quoted, shown_path
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong
+from stead.readers.common.checked_values import Wrong, about
 from stead.readers.common.op_costs import bytes_of_elements
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import collector_paused
 from stead.readers.gguf.file import Header, TensorInfo, read_header
 from stead.readers.hf.step import DEFAULT_CACHE, NOT_SAID
 from stead.readers.known_formats import OfTable
@@ -73,22 +73,14 @@ class Gguf(OfTable):
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file, or in all the files it is split into; no tensor is read."""
-        where = shown_path(path)
-        try:
-            with collector_paused():
-                return _Assembly(_all_parts(Path(path)), self, one_line(Path(path).name).removesuffix(".gguf")).model()
-        except Wrong as wrong:
-            raise BadInput(f"{where}: {wrong}") from None
-        except BadGraph as error:
-            raise BadGraph(f"{where}: {one_line(str(error))}") from None
+        with about(shown_path(path)), collector_paused():
+            return _Assembly(_all_parts(Path(path)), self, one_line(Path(path).name).removesuffix(".gguf")).model()
 
 
 def tensor_names(path: str | os.PathLike[str]) -> list[str]:
     """The names of all tensors of a model."""
-    try:
+    with about(shown_path(path)):
         return [tensor.name for tensor in _all_parts(Path(path)).tensors]
-    except Wrong as wrong:
-        raise BadInput(f"{shown_path(path)}: {wrong}") from None
 
 
 def _header(path: Path) -> Header:

@@ -15,10 +15,10 @@ from typing import Any
 from stead.cluster import Cluster
 from stead.errors import BadInput
 from stead.files import write_bytes
-from stead.graph import PHASES, Graph
+from stead.graph import BACKWARD, FORWARD, Graph
 from stead.printing.wording import shown, shown_path
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong, list_of, object_of
+from stead.readers.common.checked_values import Wrong, about, list_of, object_of
 from stead.readers.common.strict_json import json_text, read_json
 
 UNKNOWN_LOAD_MS = -1.0
@@ -46,13 +46,11 @@ def split_placement(
     Backward operators that the split leaves out follow the forward operators of their class, so that a
     training graph takes the split of its inference graph. `place` begins every error message.
     """
-    try:
+    with about(place):
         if not is_split(data):
             raise Wrong('not a split: it has neither "fpgas" nor "cpus"')
         split = _listed(object_of(data), graph, cluster)
         _follow(split, graph)
-    except Wrong as wrong:
-        raise BadInput(f"{place}: {wrong}") from None
     return {name: split[name] for name in graph.operator_names}
 
 
@@ -144,17 +142,16 @@ def _entries(data: Mapping[str, Any], key: str) -> list[list[int]]:
 def _follow(split: dict[str, str], graph: Graph) -> None:
     """Add the backward operators that follow their class; any other gap is an error."""
     operators = list(zip(graph.operator_names, graph.phases.tolist(), graph.colocation.tolist(), strict=True))
-    forward, backward = PHASES.index("forward"), PHASES.index("backward")
     leaders: dict[int, set[str]] = {}
     for name, phase, group in operators:
-        if name in split and phase == forward and group >= 0:
+        if name in split and phase == FORWARD and group >= 0:
             leaders.setdefault(group, set()).add(split[name])
     missing: list[str] = []
     for name, phase, group in operators:
         if name in split:
             continue
         devices = leaders.get(group, set())
-        if phase == backward and len(devices) == 1:
+        if phase == BACKWARD and len(devices) == 1:
             split[name] = min(devices)
         else:
             missing.append(name)

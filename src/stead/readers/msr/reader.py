@@ -19,12 +19,13 @@ import numpy as np
 from stead.cluster import UNLIMITED_BYTES, Cluster, Device, Link, link_both_ways
 from stead.cluster.devices import MAX_DEVICES
 from stead.costs import Given
-from stead.errors import BadGraph, BadInput
+from stead.errors import BadInput
+from stead.files import collector_paused
 from stead.graph import Graph, GraphBuilder, OperatorId
-from stead.printing.wording import one_line, quoted, shown, shown_path
+from stead.printing.wording import quoted, shown, shown_path
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong, amount_of, checked, list_of, text_of
-from stead.readers.common.strict_json import collector_paused, read_json, stem
+from stead.readers.common.checked_values import Wrong, about, amount_of, checked, list_of, text_of
+from stead.readers.common.strict_json import read_json, stem
 from stead.readers.known_formats import OfTable
 from stead.readers.msr.expert_split import is_split, read_split, split_placement, write_split
 
@@ -35,7 +36,6 @@ Repair = Literal["nothing", "backward-edges"]
 COST_TOLERANCE_MS = 1e-6
 SIZE_TOLERANCE_BYTES = 1e-6
 FASTEST_LINK_BYTES_PER_SECOND = 1e12  # no accelerator reaches its host's memory faster than this
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,8 @@ class MsrFiddle(OfTable):
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """Graph, seconds and cluster of a file."""
-        try:
-            with collector_paused():
-                return self._model(stem(path), read_json(path))
-        except Wrong as wrong:
-            raise BadInput(f"{shown_path(path)}: {wrong}") from None
-        except BadGraph as error:
-            raise BadGraph(f"{shown_path(path)}: {one_line(str(error))}") from None
+        with about(shown_path(path)), collector_paused():
+            return self._model(stem(path), read_json(path))
 
     def _model(self, name: str, document: object) -> Model:
         file = _parsed(document)

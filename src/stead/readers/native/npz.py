@@ -21,14 +21,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.errors import BadGraph, BadInput
-from stead.files import MAX_FILE_BYTES, MAX_GZIP_RATIO, OUT_OF_MEMORY, read_bytes, write_bytes
+from stead.files import (
+    MAX_FILE_BYTES,
+    MAX_GZIP_RATIO,
+    OUT_OF_MEMORY,
+    collector_paused,
+    read_bytes,
+    write_bytes,
+)
 from stead.graph import MAX_BYTES, Graph, refreshed
 from stead.graph.arrays import graph_from_arrays
 from stead.graph.kernels import Kernels
 from stead.printing.wording import one_line, quoted, shown_path, suggestion
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong
-from stead.readers.common.strict_json import collector_paused
+from stead.readers.common.checked_values import Wrong, about
 from stead.readers.known_formats import OfTable
 
 FORMAT = "stead.graph"  # the first member; it holds the version
@@ -73,11 +79,7 @@ _KERNELS = {  # members that graphs have whose operators are not one kernel each
     "kernel_launches": "<f8",
 }
 _KNOWN = {**_ARRAYS, **_KERNELS}
-_DEFAULT, _CONTROL, _OWN = (
-    0,
-    1,
-    2,
-)  # naming of a tensor: after its producer; the same with ^ before; in tensor_names
+_DEFAULT, _CONTROL, _OWN = range(3)  # naming of a tensor: after its producer; the same with ^; in tensor_names
 
 _MAGIC = b"PK\x03\x04"
 _HEADER = re.compile(
@@ -98,11 +100,8 @@ class GraphNpz(OfTable):
         where = shown_path(path)
         data = read_bytes(path)
         try:
-            return Model(refreshed(graph_from_npz(data)))
-        except Wrong as wrong:
-            raise BadInput(f"{where}: {wrong}") from None
-        except BadGraph as error:
-            raise BadGraph(f"{where}: {one_line(str(error))}") from None
+            with about(where):
+                return Model(refreshed(graph_from_npz(data)))
         except MemoryError:
             raise BadInput(f"{where}: {OUT_OF_MEMORY}") from None
 

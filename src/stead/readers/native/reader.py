@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.costs import Given
-from stead.errors import BadGraph, BadInput
+from stead.files import collector_paused
 from stead.graph import PHASES, Graph, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
 from stead.printing.wording import one_line, quoted, shown, shown_path, suggestion
 from stead.readers.base import Model
 from stead.readers.common.checked_values import (
     Wrong,
+    about,
     amount_of,
     bytes_of,
     checked,
@@ -31,7 +32,7 @@ from stead.readers.common.checked_values import (
     object_of,
     text_of,
 )
-from stead.readers.common.strict_json import collector_paused, read_json, stem
+from stead.readers.common.strict_json import read_json, stem
 from stead.readers.known_formats import OfTable
 from stead.readers.native.writer import (
     EVERY_DEVICE,
@@ -45,7 +46,6 @@ from stead.readers.native.writer import (
 )
 
 __all__ = ["FORMAT", "VERSION", "JsonGraph", "graph_as_dict", "graph_from_dict", "graph_text", "write_graph"]
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,12 @@ class JsonGraph(OfTable):
 
 def graph_from_dict(data: object, *, place: str) -> Graph:
     """The graph in plain data such as `graph_as_dict` gives, as it is; `place` begins every error message."""
-    with collector_paused():
-        return _assembled(data, place, "graph", refresh=False).graph
+    return _assembled(data, place, "graph", refresh=False).graph
 
 
 def _assembled(document: object, place: str, default_name: str, *, refresh: bool) -> Model:
-    try:
+    with about(place), collector_paused():
         return _Assembly(default_name).model(document, refresh=refresh)
-    except Wrong as wrong:
-        raise BadInput(f"{place}: {wrong}") from None
-    except BadGraph as error:
-        raise BadGraph(f"{place}: {one_line(str(error))}") from None
 
 
 # Checks of single values

@@ -25,8 +25,7 @@ from stead.readers.onnx.file import (
 )
 from stead.readers.onnx.shapes import infer
 from stead.readers.onnx.site import Known, Site, Unclear
-from stead.readers.onnx.types import element_types
-from stead.readers.onnx.values import contents
+from stead.readers.onnx.types_and_numbers import contents, element_types
 from stead.readers.onnx.work import ASIDE, IMPURE, cost, is_view
 
 MAX_EVALUATED = 2**21  # nodes, counting the bodies of functions once for every call

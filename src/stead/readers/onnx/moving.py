@@ -55,10 +55,6 @@ def _transpose(site: Site) -> Sequence[Shape]:
     return [tuple(data[i] for i in order)]
 
 
-def _expand(site: Site) -> Sequence[Shape]:
-    return [broadcast(site.shape(0), tuple(site.content(1).reshape(-1).tolist()))]
-
-
 def _tile(site: Site) -> Sequence[Shape]:
     data, repeats = site.shape(0), site.content(1).reshape(-1).tolist()
     return [tuple(size * count for size, count in zip(data, repeats, strict=True))]
@@ -102,10 +98,6 @@ def _gather(site: Site) -> Sequence[Shape]:
     data, indices = site.shape(0), site.shape(1)
     axis = axis_of(site, 0, len(data))
     return [(*data[:axis], *indices, *data[axis + 1 :])]
-
-
-def _gather_elements(site: Site) -> Sequence[Shape]:
-    return [site.shape(1)]
 
 
 def _gather_nd(site: Site) -> Sequence[Shape]:
@@ -171,16 +163,9 @@ def _range(site: Site) -> Sequence[Shape]:
     return [(max(0, int(np.ceil((limit - start) / delta))),)]
 
 
-def _constant_of_shape(site: Site) -> Sequence[Shape]:
-    return [tuple(site.content(0).reshape(-1).tolist())]
-
-
 def _shape_of(site: Site) -> Sequence[Shape]:
-    return [(len(range(len(site.shape(0)))[_shape_slice(site)]),)]
-
-
-def _shape_slice(site: Site) -> slice:
-    return slice(site.node.attributes.get("start", 0), site.node.attributes.get("end"))
+    start, end = site.node.attributes.get("start", 0), site.node.attributes.get("end")
+    return [(len(site.shape(0)[start:end]),)]
 
 
 def _non_zero(site: Site) -> Sequence[Shape]:
@@ -204,10 +189,6 @@ def _compress(site: Site) -> Sequence[Shape]:
     axis = axis_of(site, 0, len(data))
     count = data[axis] if chosen is None else int(np.count_nonzero(chosen))
     return [(*data[:axis], count, *data[axis + 1 :])]
-
-
-def _where(site: Site) -> Sequence[Shape]:
-    return [broadcast(*(site.shape(i) for i in range(3)))]
 
 
 def _center_crop_pad(site: Site) -> Sequence[Shape]:
@@ -237,7 +218,7 @@ MOVING: dict[str, Rule] = {
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
-    "Expand": _expand,
+    "Expand": lambda site: [broadcast(site.shape(0), tuple(site.content(1).reshape(-1).tolist()))],
     "Tile": _tile,
     "Concat": _concat_of(0, 1),
     "QLinearConcat": _concat_of(2, 3),
@@ -245,7 +226,7 @@ MOVING: dict[str, Rule] = {
     "Slice": _slice,
     "Gather": _gather,
     "GatherBlockQuantized": _gather,
-    "GatherElements": _gather_elements,
+    "GatherElements": lambda site: [site.shape(1)],
     "GatherND": _gather_nd,
     "Pad": _pad,
     **rules(_resize, "Resize Upsample"),
@@ -253,12 +234,12 @@ MOVING: dict[str, Rule] = {
     "SpaceToDepth": _space_to_depth,
     "OneHot": _one_hot,
     "Range": _range,
-    "ConstantOfShape": _constant_of_shape,
+    "ConstantOfShape": lambda site: [tuple(site.content(0).reshape(-1).tolist())],
     "Shape": _shape_of,
     "NonZero": _non_zero,
     "Unique": _unique,
     "Compress": _compress,
-    "Where": _where,
+    "Where": lambda site: [broadcast(*(site.shape(i) for i in range(3)))],
     "CenterCropPad": _center_crop_pad,
     "Col2Im": _col2im,
 }

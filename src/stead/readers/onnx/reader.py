@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from stead.errors import BadGraph, BadInput
-from stead.printing.wording import one_line, quoted, shown_path
+from stead.files import collector_paused
+from stead.graph.unique_names import Names
+from stead.printing.wording import quoted, shown_path
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong
-from stead.readers.common.file_nodes import Names, Node, Source, in_order, module_of
+from stead.readers.common.checked_values import Wrong, about
+from stead.readers.common.file_nodes import Node, Source, in_order, module_of
 from stead.readers.common.folding import Fold, fold
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import collector_paused
 from stead.readers.known_formats import OfTable
 from stead.readers.onnx.file import (
     ELEMENT_TYPES,
@@ -38,16 +38,14 @@ from stead.readers.onnx.work import ASIDE, IMPURE, cost, is_view, joins, operato
 __all__ = ["Onnx"]
 
 
-
 @dataclass(frozen=True, slots=True)
 class Onnx(OfTable):
     """Reader of ONNX models: one operator per node, constants, views and bias additions folded."""
 
     name: ClassVar[str] = "onnx"
 
-    shapes: Mapping[str, Given] = field(
-        default_factory=dict
-    )  # open dimensions by name or as "input[0]", shapes by input; usual sizes if absent
+    # Open dimensions by name or as "input[0]", shapes by input; usual sizes if absent.
+    shapes: Mapping[str, Given] = field(default_factory=dict)
     fold: Fold = "units"
     batch: int | None = None  # of open batch dimensions
 
@@ -56,18 +54,11 @@ class Onnx(OfTable):
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file; nothing in it is executed and no weight is loaded."""
-        where = shown_path(path)
-        try:
-            with collector_paused(), mapped(path) as data:
-                if not len(data):
-                    raise Wrong("the file is empty; export the model again")
-                model = read_model(data)
-                stem = os.path.basename(os.fspath(path)).removesuffix(".onnx")
-                return _Assembly(model, self, stem).model()
-        except Wrong as wrong:
-            raise BadInput(f"{where}: {wrong}") from None
-        except BadGraph as error:
-            raise BadGraph(f"{where}: {one_line(str(error))}") from None
+        with about(shown_path(path)), collector_paused(), mapped(path) as data:
+            if not len(data):
+                raise Wrong("the file is empty; export the model again")
+            stem = os.path.basename(os.fspath(path)).removesuffix(".onnx")
+            return _Assembly(read_model(data), self, stem).model()
 
 
 def known_values(file: ModelData, reader: Onnx) -> dict[str, Known]:

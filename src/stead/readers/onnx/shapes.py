@@ -37,9 +37,7 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
     >>> matmul_shape((5, 2, 3), (3, 4)), matmul_shape((3,), (3, 4))
     ((5, 2, 4), (4,))
     """
-    if not a or not b:
-        raise Unclear
-    if a[-1] != (b[-2] if len(b) > 1 else b[0]):
+    if not a or not b or a[-1] != (b[-2] if len(b) > 1 else b[0]):
         raise Unclear
     batch = broadcast(a[:-2], b[:-2])
     return (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
@@ -48,23 +46,11 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
 # Rules
 
 
-def _same(site: Site) -> Sequence[Shape]:
-    return [site.shape(0)] * len(site.node.outputs)
-
-
 def _elementwise(site: Site) -> Sequence[Shape]:
     shapes = site.shapes()
     if site.opset < 7 and site.node.integer("broadcast", 0):
         return [shapes[0]]
     return [broadcast(*shapes)]
-
-
-def _matmul(site: Site) -> Sequence[Shape]:
-    return [matmul_shape(site.shape(0), site.shape(1))]
-
-
-def _qlinear_matmul(site: Site) -> Sequence[Shape]:
-    return [matmul_shape(site.shape(0), site.shape(3))]
 
 
 def fused_matmul_operands(site: Site) -> tuple[Shape, Shape]:
@@ -75,18 +61,6 @@ def fused_matmul_operands(site: Site) -> tuple[Shape, Shape]:
     if site.node.integer("transB", 0) and len(b) > 1:
         b = (*b[:-2], b[-1], b[-2])
     return a, b
-
-
-def _fused_matmul(site: Site) -> Sequence[Shape]:
-    return [matmul_shape(*fused_matmul_operands(site))]
-
-
-def _matmul_nbits(site: Site) -> Sequence[Shape]:
-    return [(*site.shape(0)[:-1], site.node.integer("N", -1))]
-
-
-def _einsum(site: Site) -> Sequence[Shape]:
-    return [einsum(site.node.text("equation"), site.shapes())[1]]
 
 
 def _slid(site: Site, sizes: Shape, window: Sequence[int], *, round_up: bool = False) -> Shape:
@@ -133,15 +107,8 @@ def _transposed_convolution(site: Site) -> Sequence[Shape]:
     dilations = node.integers("dilations") or [1] * rank
     pads = node.integers("pads") or [0] * (2 * rank)
     extra = node.integers("output_padding") or [0] * rank
-    sizes = [
-        strides[i] * (data[2 + i] - 1)
-        + extra[i]
-        + (kernel[2 + i] - 1) * dilations[i]
-        + 1
-        - pads[i]
-        - pads[i + rank]
-        for i in range(rank)
-    ]
+    reach = [(kernel[2 + i] - 1) * dilations[i] + 1 + extra[i] for i in range(rank)]
+    sizes = [strides[i] * (data[2 + i] - 1) + reach[i] - pads[i] - pads[i + rank] for i in range(rank)]
     return [(data[0], channels, *sizes)]
 
 
@@ -208,19 +175,6 @@ def _nms(site: Site) -> Sequence[Shape]:
     return [(scores[0] * scores[1] * min(boxes[1], most), 3)]  # at most
 
 
-def _random(site: Site) -> Sequence[Shape]:
-    return [tuple(site.node.integers("shape"))]
-
-
-def _multinomial(site: Site) -> Sequence[Shape]:
-    return [(site.shape(0)[0], site.node.integer("sample_size", 1))]
-
-
-def _constant(site: Site) -> Sequence[Shape]:
-    tensor = constant_data(site.node)
-    return [tensor.shape]
-
-
 def _recurrent(site: Site) -> Sequence[Shape]:
     data, node = site.shape(0), site.node
     hidden = node.integer("hidden_size", site.shape(2)[-1])
@@ -238,10 +192,6 @@ def _layer_norm(site: Site) -> Sequence[Shape]:
     return [data, reduced, reduced]
 
 
-def _batch_norm(site: Site) -> Sequence[Shape]:
-    return [site.shape(0), *[site.shape(1)] * 4]
-
-
 def _skip_norm(site: Site) -> Sequence[Shape]:
     data = site.shape(0)
     reduced = (*data[:-1], 1)
@@ -253,25 +203,9 @@ def _embed_norm(site: Site) -> Sequence[Shape]:
     return [(*ids, width), (ids[0],), (*ids, width)]
 
 
-def _dynamic_quantize(site: Site) -> Sequence[Shape]:
-    return [site.shape(0), (), ()]
-
-
-def _grid_sample(site: Site) -> Sequence[Shape]:
-    return [(*site.shape(0)[:2], *site.shape(1)[1:-1])]
-
-
 def _affine_grid(site: Site) -> Sequence[Shape]:
     size = site.content(1).tolist()
     return [(size[0], *size[2:], len(size) - 2)]
-
-
-def _det(site: Site) -> Sequence[Shape]:
-    return [site.shape(0)[:-2]]
-
-
-def _window_function(site: Site) -> Sequence[Shape]:
-    return [(int(site.content(0).reshape(-1)[0]),)]
 
 
 def _loss(site: Site) -> Sequence[Shape]:
@@ -319,7 +253,7 @@ _RULES: dict[str, Rule] = {
         "BitShift BitwiseAnd BitwiseOr BitwiseXor StringConcat",
     ),
     **rules(
-        _same,
+        lambda site: [site.shape(0)] * len(site.node.outputs),
         "Abs Acos Acosh Affine Asin Asinh Atan Atanh Bernoulli BiasAdd BiasGelu Binarizer BitCast BitwiseNot "
         "Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Dropout Elu Erf Exp EyeLike "
         "FastGelu Floor Gelu GemmaRotaryEmbedding GroupNorm GroupNormalization HardSigmoid HardSwish Hardmax "
@@ -330,12 +264,20 @@ _RULES: dict[str, Rule] = {
         "Scaler Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh SkipGroupNorm Softmax "
         "Softplus Softsign Sqrt SwiGLU Swish Tan Tanh TensorScatter ThresholdedRelu Trilu",
     ),
-    **rules(_matmul, "MatMul MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul"),
-    **rules(_fused_matmul, "Gemm FusedMatMul FusedGemm TransposeMatMul GemmFloat8"),
-    **rules(_matmul_nbits, "MatMulNBits MatMulFpQ4 MatMulBnb4"),
-    "QLinearMatMul": _qlinear_matmul,
+    **rules(
+        lambda site: [matmul_shape(site.shape(0), site.shape(1))],
+        "MatMul MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul",
+    ),
+    **rules(
+        lambda site: [matmul_shape(*fused_matmul_operands(site))],
+        "Gemm FusedMatMul FusedGemm TransposeMatMul GemmFloat8",
+    ),
+    **rules(
+        lambda site: [(*site.shape(0)[:-1], site.node.integer("N", -1))], "MatMulNBits MatMulFpQ4 MatMulBnb4"
+    ),
+    "QLinearMatMul": lambda site: [matmul_shape(site.shape(0), site.shape(3))],
     "QGemm": lambda site: [(site.shape(0)[0], site.shape(3)[0 if site.node.integer("transB", 0) else 1])],
-    "Einsum": _einsum,
+    "Einsum": lambda site: [einsum(site.node.text("equation"), site.shapes())[1]],
     **rules(_convolution_of(0, 1), "Conv ConvInteger FusedConv DeformConv"),
     "QLinearConv": _convolution_of(0, 3),
     "ConvTranspose": _transposed_convolution,
@@ -348,19 +290,19 @@ _RULES: dict[str, Rule] = {
     "TopK": _top_k,
     "Size": lambda site: [()],
     "NonMaxSuppression": _nms,
-    **rules(_random, "RandomNormal RandomUniform"),
-    "Multinomial": _multinomial,
-    "Constant": _constant,
+    **rules(lambda site: [tuple(site.node.integers("shape"))], "RandomNormal RandomUniform"),
+    "Multinomial": lambda site: [(site.shape(0)[0], site.node.integer("sample_size", 1))],
+    "Constant": lambda site: [constant_data(site.node).shape],
     **rules(_recurrent, "LSTM GRU RNN"),
     **rules(_layer_norm, "LayerNormalization SimplifiedLayerNormalization"),
-    "BatchNormalization": _batch_norm,
+    "BatchNormalization": lambda site: [site.shape(0), *[site.shape(1)] * 4],
     **rules(_skip_norm, "SkipLayerNormalization SkipSimplifiedLayerNormalization"),
     "EmbedLayerNormalization": _embed_norm,
-    "DynamicQuantizeLinear": _dynamic_quantize,
-    "GridSample": _grid_sample,
+    "DynamicQuantizeLinear": lambda site: [site.shape(0), (), ()],
+    "GridSample": lambda site: [(*site.shape(0)[:2], *site.shape(1)[1:-1])],
     "AffineGrid": _affine_grid,
-    "Det": _det,
-    **rules(_window_function, "HannWindow HammingWindow BlackmanWindow"),
+    "Det": lambda site: [site.shape(0)[:-2]],
+    **rules(lambda site: [(int(site.content(0).reshape(-1)[0]),)], "HannWindow HammingWindow BlackmanWindow"),
     **rules(_loss, "SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss"),
     "DFT": _dft,
     "STFT": _stft,

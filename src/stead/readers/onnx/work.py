@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stead.readers.common.file_nodes import Joins
+from stead.readers.common.file_nodes import Joins, computed_in, joins_as
 from stead.readers.common.op_costs import (
     GRU_GATES,
     LSTM_GATES,
@@ -14,8 +14,6 @@ from stead.readers.common.op_costs import (
     convolution,
     einsum,
     elements,
-    is_elementwise,
-    is_reduction,
     matmul,
     normalisation,
     pooling,
@@ -79,17 +77,7 @@ def is_view(site: Site) -> bool:
 
 def joins(kind: str) -> Joins:
     """How a kind may become part of a unit."""
-    if kind in _ANCHORS:
-        return "anchor"
-    if kind in _PRODUCTS:
-        return "product"
-    if kind == "Softmax":
-        return "softmax"
-    if kind in _AFFINE:
-        return "affine"
-    if is_reduction(kind):
-        return "reduction"
-    return "elementwise" if is_elementwise(kind) else ""
+    return joins_as(kind, _ANCHORS, _PRODUCTS, _AFFINE)
 
 
 def cost(site: Site) -> Simple:
@@ -109,14 +97,7 @@ def operator_dtype(site: Site) -> str:
     """The type that a node computes in."""
     result = ELEMENT_TYPES[site.outputs[0].element_type].dtype if site.outputs else ""
     given = next((ELEMENT_TYPES[one.element_type].dtype for one in site.inputs if one is not None), result)
-    if site.node.kind in INTEGER_KINDS:
-        return "int8"
-    if result in _COMPUTING or given not in _COMPUTING:
-        return result or "fp32"
-    return given
-
-
-_COMPUTING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4"))
+    return "int8" if site.node.kind in INTEGER_KINDS else computed_in(given, result) or "fp32"
 
 
 def _out(site: Site) -> tuple[int, ...]:
@@ -136,21 +117,9 @@ def _transposed_convolution(site: Site) -> float:
     return transposed_convolution(site.shape(0), site.shape(1)) + bias
 
 
-def _matmul(site: Site) -> float:
-    return matmul(_out(site), site.shape(0)[-1])
-
-
 def _gemm(site: Site) -> float:
     a, _ = fused_matmul_operands(site)
     return matmul(_out(site), a[-1]) + (elements(_out(site)) if site.has(2) else 0)
-
-
-def _einsum(site: Site) -> float:
-    return einsum(site.node.text("equation"), site.shapes())[0]
-
-
-def _pool(site: Site) -> float:
-    return pooling(_out(site), tuple(site.node.integers("kernel_shape")))
 
 
 def _normalisation(site: Site) -> float:
@@ -161,14 +130,6 @@ def _normalisation(site: Site) -> float:
 def _skip_normalisation(site: Site) -> float:
     parameters = sum(site.has(position) for position in (1, 2, 3, 4))
     return normalisation(site.shape(0), parameters=parameters)
-
-
-def _batch_normalisation(site: Site) -> float:
-    return 2.0 * elements(site.shape(0))  # mean and variance are constants: one scale, one shift
-
-
-def _local_response(site: Site) -> float:
-    return float(elements(site.shape(0)) * (2 * site.node.integer("size", 1) + 5))
 
 
 def _recurrent_of(gates: int) -> Callable[[Site], float]:
@@ -223,11 +184,14 @@ _FORMULAS: dict[str, Callable[[Site], float]] = {
             "MatMul MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul MatMulNBits MatMulBnb4 MatMulFpQ4 "
             "QLinearMatMul QGemm"
         ),
-        _matmul,
+        lambda site: matmul(_out(site), site.shape(0)[-1]),
     ),
     **dict.fromkeys(words("Gemm FusedMatMul FusedGemm TransposeMatMul"), _gemm),
-    "Einsum": _einsum,
-    **dict.fromkeys(words("MaxPool AveragePool LpPool QLinearAveragePool"), _pool),
+    "Einsum": lambda site: einsum(site.node.text("equation"), site.shapes())[0],
+    **dict.fromkeys(
+        words("MaxPool AveragePool LpPool QLinearAveragePool"),
+        lambda site: pooling(_out(site), tuple(site.node.integers("kernel_shape"))),
+    ),
     **dict.fromkeys(
         words(
             "LayerNormalization SimplifiedLayerNormalization InstanceNormalization GroupNormalization "
@@ -236,8 +200,8 @@ _FORMULAS: dict[str, Callable[[Site], float]] = {
         _normalisation,
     ),
     **dict.fromkeys(words("SkipLayerNormalization SkipSimplifiedLayerNormalization"), _skip_normalisation),
-    "BatchNormalization": _batch_normalisation,
-    "LRN": _local_response,
+    "BatchNormalization": lambda site: 2.0 * elements(site.shape(0)),  # by constants: one scale, one shift
+    "LRN": lambda site: float(elements(site.shape(0)) * (2 * site.node.integer("size", 1) + 5)),
     "LSTM": _recurrent_of(LSTM_GATES),
     "GRU": _recurrent_of(GRU_GATES),
     "RNN": _recurrent_of(RNN_GATES),

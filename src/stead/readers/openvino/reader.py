@@ -15,20 +15,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
-from stead.errors import BadGraph, BadInput, MissingExtra
+from stead.errors import MissingExtra
+from stead.files import collector_paused
 from stead.graph import MAX_BYTES
+from stead.graph.unique_names import Names
 from stead.printing.wording import one_line, quoted, shown_path
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong
-from stead.readers.common.file_nodes import Names, Node, Source, checked_size, module_of
+from stead.readers.common.checked_values import Wrong, about
+from stead.readers.common.file_nodes import Node, Source, checked_size, computed_in, module_of
 from stead.readers.common.folding import Fold, fold
 from stead.readers.common.op_costs import Shape, elements
 from stead.readers.common.open_sizes import Given, OpenInput, Sizes, check_options
 from stead.readers.common.protobuf import mapped
-from stead.readers.common.strict_json import collector_paused
 from stead.readers.known_formats import OfTable
 from stead.readers.openvino.file import Layer, Net, Port, read_net
-from stead.readers.openvino.work import ASIDE, ELEMENT_TYPES, IMPURE, UNKNOWN_TYPE, cost, is_view, joins
+from stead.readers.openvino.work import ASIDE, IMPURE, cost, element_type, is_view, joins
 
 __all__ = ["OpenVino"]
 
@@ -41,9 +42,8 @@ class OpenVino(OfTable):
 
     name: ClassVar[str] = "openvino"
 
-    shapes: Mapping[str, Given] = field(
-        default_factory=dict
-    )  # open dimensions as "input[0]", shapes by input; 1 if absent
+    # Open dimensions as "input[0]", shapes by input; 1 if absent.
+    shapes: Mapping[str, Given] = field(default_factory=dict)
     fold: Fold = "units"
     fused: bool = False  # compile with the CPU plugin and keep together what it fuses; needs openvino
     batch: int | None = None  # of open first dimensions
@@ -53,18 +53,12 @@ class OpenVino(OfTable):
 
     def read(self, path: str | os.PathLike[str]) -> Model:
         """The graph in a file; weights are not loaded unless `fused` asks for compiling."""
-        where = shown_path(path)
-        try:
-            with collector_paused():
-                with mapped(path) as data:
-                    if not len(data):
-                        raise Wrong("the file is empty; save the model again")
-                    net = read_net(data)
-                return _Assembly(net, self, path).model()
-        except Wrong as wrong:
-            raise BadInput(f"{where}: {wrong}") from None
-        except BadGraph as error:
-            raise BadGraph(f"{where}: {one_line(str(error))}") from None
+        with about(shown_path(path)), collector_paused():
+            with mapped(path) as data:
+                if not len(data):
+                    raise Wrong("the file is empty; save the model again")
+                net = read_net(data)
+            return _Assembly(net, self, path).model()
 
 
 class _Assembly:
@@ -174,7 +168,7 @@ class _Assembly:
     def _add_value(self, layer: Layer, port: Port, position: int) -> None:
         if (layer.id, port.id) in self.values:
             raise Wrong(f"layer {quoted(layer.name)} has two ports {quoted(port.id)}")
-        dtype, bits = _element_type(port.precision or layer.data.get("element_type", ""))
+        dtype, bits = element_type(port.precision or layer.data.get("element_type", ""))
         shape = tuple(port.shape)
         size = checked_size(f"a result of layer {quoted(layer.name)}", shape, bits)
         name = layer.name if len(layer.outputs) == 1 else f"{layer.name}:{position}"
@@ -285,9 +279,7 @@ class _Assembly:
         """What a layer computes in: the type of its result, or of its operand where that is a number and this not."""
         made = self.source.values[writes[0]].dtype if writes else ""
         given = self.source.values[reads[0]].dtype if reads else made
-        if made in _COMPUTING or given not in _COMPUTING:
-            return made or given or "fp32"
-        return given
+        return computed_in(given, made) or given or "fp32"
 
     def _states(self) -> dict[str, str]:
         """A variable lives where it is written: its reader and its writer stay together."""
@@ -304,9 +296,6 @@ class _Assembly:
         return {node.name for node in self.source.nodes}
 
 
-_COMPUTING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8", "int8", "int4"))
-
-
 def _fixed_layers(net: Net) -> set[str]:
     """Layers of a body whose results are the same in every run: constants, and what is computed from them alone."""
     feeds: dict[str, list[str]] = {}
@@ -320,12 +309,8 @@ def _fixed_layers(net: Net) -> set[str]:
     return fixed
 
 
-def _element_type(word: str) -> tuple[str, int]:
-    return ELEMENT_TYPES.get(word.strip().lower(), UNKNOWN_TYPE)
-
-
 def _port_bytes(layer: Layer, port: Port) -> int:
-    return checked_size(f"layer {quoted(layer.name)}", tuple(port.shape), _element_type(port.precision)[1])
+    return checked_size(f"layer {quoted(layer.name)}", tuple(port.shape), element_type(port.precision)[1])
 
 
 def _whole(what: str, text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stead.readers.common.file_nodes import Joins
+from stead.readers.common.file_nodes import Joins, joins_as
 from stead.readers.common.op_costs import (
     GRU_GATES,
     LSTM_GATES,
@@ -15,8 +15,6 @@ from stead.readers.common.op_costs import (
     convolution,
     einsum,
     elements,
-    is_elementwise,
-    is_reduction,
     matmul,
     normalisation,
     pooling,
@@ -76,6 +74,11 @@ ASIDE: dict[str, frozenset[int]] = {
 }  # fmt: skip
 
 
+def element_type(word: str) -> tuple[str, int]:
+    """What stead calls an element type, and its bits."""
+    return ELEMENT_TYPES.get(word.strip().lower(), UNKNOWN_TYPE)
+
+
 def is_view(layer: Layer) -> bool:
     """Whether a layer only looks at its first operand in another way."""
     if not layer.inputs or len(layer.outputs) != 1:
@@ -94,17 +97,7 @@ def is_view(layer: Layer) -> bool:
 
 def joins(kind: str) -> Joins:
     """How a kind may become part of a unit."""
-    if kind in _ANCHORS:
-        return "anchor"
-    if kind == "MatMul":
-        return "product"
-    if kind.lower() == "softmax":
-        return "softmax"
-    if kind in _AFFINE:
-        return "affine"
-    if is_reduction(kind):
-        return "reduction"
-    return "elementwise" if is_elementwise(kind) else ""
+    return joins_as(kind, _ANCHORS, {"MatMul"}, _AFFINE)
 
 
 def cost(layer: Layer) -> Simple:
@@ -119,26 +112,6 @@ def cost(layer: Layer) -> Simple:
     return simple(layer.kind, inputs, [tuple(port.shape) for port in layer.outputs])
 
 
-def _convolution(layer: Layer) -> float:
-    return convolution(layer.result(), layer.shape(1))
-
-
-def _deformable(layer: Layer) -> float:
-    return convolution(layer.result(), layer.shape(2))
-
-
-def _group_convolution(layer: Layer) -> float:
-    return convolution(layer.result(), _without_groups(layer.shape(1)))
-
-
-def _transposed(layer: Layer) -> float:
-    return transposed_convolution(layer.shape(0), layer.shape(1))
-
-
-def _group_transposed(layer: Layer) -> float:
-    return transposed_convolution(layer.shape(0), _without_groups(layer.shape(1)))
-
-
 def _without_groups(kernel: Shape) -> Shape:
     """A kernel whose first dimension counts groups, as one without."""
     return (kernel[0] * kernel[1], *kernel[2:])
@@ -148,26 +121,6 @@ def _matmul(layer: Layer) -> float:
     a = layer.shape(0)
     contracted = a[-2] if layer.flag("transpose_a") and len(a) > 1 else a[-1]
     return matmul(layer.result(), contracted)
-
-
-def _einsum(layer: Layer) -> float:
-    return einsum(layer.data["equation"], [tuple(port.shape) for port in layer.inputs])[0]
-
-
-def _pool(layer: Layer) -> float:
-    return pooling(layer.result(), layer.integers("kernel"))
-
-
-def _normalisation(layer: Layer) -> float:
-    return normalisation(layer.shape(0), parameters=min(len(layer.inputs) - 1, 2))
-
-
-def _batch_normalisation(layer: Layer) -> float:
-    return 2.0 * elements(layer.result())
-
-
-def _local_response(layer: Layer) -> float:
-    return float(elements(layer.shape(0)) * (2 * sum(layer.integers("size")[:1] or (1,)) + 5))
 
 
 def _attention(layer: Layer) -> float:
@@ -193,17 +146,21 @@ def _cell_of(gates: int) -> Callable[[Layer], float]:
 
 
 _FORMULAS: dict[str, Callable[[Layer], float]] = {
-    **dict.fromkeys(("Convolution", "BinaryConvolution"), _convolution),
-    "DeformableConvolution": _deformable,
-    "GroupConvolution": _group_convolution,
-    "ConvolutionBackpropData": _transposed,
-    "GroupConvolutionBackpropData": _group_transposed,
+    **dict.fromkeys(
+        ("Convolution", "BinaryConvolution"), lambda layer: convolution(layer.result(), layer.shape(1))
+    ),
+    "DeformableConvolution": lambda layer: convolution(layer.result(), layer.shape(2)),
+    "GroupConvolution": lambda layer: convolution(layer.result(), _without_groups(layer.shape(1))),
+    "ConvolutionBackpropData": lambda layer: transposed_convolution(layer.shape(0), layer.shape(1)),
+    "GroupConvolutionBackpropData": lambda layer: transposed_convolution(
+        layer.shape(0), _without_groups(layer.shape(1))
+    ),
     "MatMul": _matmul,
-    "Einsum": _einsum,
-    **dict.fromkeys(("MaxPool", "AvgPool"), _pool),
-    "GroupNormalization": _normalisation,
-    "BatchNormInference": _batch_normalisation,
-    "LRN": _local_response,
+    "Einsum": lambda layer: einsum(layer.data["equation"], [tuple(port.shape) for port in layer.inputs])[0],
+    **dict.fromkeys(("MaxPool", "AvgPool"), lambda layer: pooling(layer.result(), layer.integers("kernel"))),
+    "GroupNormalization": lambda layer: normalisation(layer.shape(0), parameters=min(len(layer.inputs) - 1, 2)),
+    "BatchNormInference": lambda layer: 2.0 * elements(layer.result()),
+    "LRN": lambda layer: float(elements(layer.shape(0)) * (2 * sum(layer.integers("size")[:1] or (1,)) + 5)),
     "ScaledDotProductAttention": _attention,
     "LSTMSequence": _sequence_of(LSTM_GATES),
     "GRUSequence": _sequence_of(GRU_GATES),

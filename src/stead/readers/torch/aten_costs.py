@@ -20,6 +20,7 @@ from stead.readers.common.op_costs import (
     Simple,
     attention,
     convolution,
+    einsum,
     elements,
     matmul,
     normalisation,
@@ -57,7 +58,7 @@ def cost(
         if formula is not None:
             return Simple(formula(_Call(arguments, named, writes)))
         return _simple(name, arguments, named, writes)
-    except (IndexError, TypeError, ValueError, OverflowError, ZeroDivisionError, AttributeError):
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
         return Simple(known=False)
 
 
@@ -114,6 +115,11 @@ class _Call:
         """The shape of the first result."""
         return self.writes[0].shape
 
+    @property
+    def bias(self) -> int:
+        """FLOPs of adding the bias that a product or a convolution may have."""
+        return elements(self.out) if self.has(2, "bias") else 0
+
 
 _Formula: TypeAlias = Callable[[_Call], float]
 
@@ -132,45 +138,14 @@ def _sum_of_products(call: _Call) -> float:
     return matmul((batch, rows, call.shape(2)[-1]), shared) + elements(call.out)
 
 
-def _outer(call: _Call) -> float:
-    return float(elements(call.out))
-
-
-def _linear(call: _Call) -> float:
-    return matmul(call.out, call.shape(0)[-1]) + (elements(call.out) if call.has(2, "bias") else 0)
-
-
 def _bilinear(call: _Call) -> float:
     first, second = call.shape(0)[-1], call.shape(1)[-1]
     return matmul((*call.out, first), second) + matmul(call.out, first)
 
 
-def _einsum(call: _Call) -> float:
-    """One product for every combination of indices, and a sum unless every index is kept."""
-    equation, operands = str(call.arguments[0]).replace(" ", ""), list(values_in(call.arguments[1]))
-    sizes: dict[str, int] = {}
-    for term, value in zip(equation.partition("->")[0].split(","), operands, strict=True):
-        before, _, after = term.partition("...")
-        between = [f".{axis}" for axis in range(len(value.shape) - len(before) - len(after))]
-        for index, size in zip([*before, *between, *after], value.shape, strict=True):
-            sizes[index] = max(size, sizes.get(index, 1))
-    every = math.prod(sizes.values())
-    return (2.0 if every > elements(call.out) else 1.0) * every * max(len(operands) - 1, 1)
-
-
 def _convolution(call: _Call) -> float:
-    bias = elements(call.out) if call.has(2, "bias") else 0
     transposed = len(call.arguments) > 6 and call.arguments[6] is True
-    forward = _transposed(call) if transposed else convolution(call.out, call.shape(1))
-    return forward + bias
-
-
-def _plain_convolution(call: _Call) -> float:
-    return convolution(call.out, call.shape(1)) + (elements(call.out) if call.has(2, "bias") else 0)
-
-
-def _transposed_convolution(call: _Call) -> float:
-    return _transposed(call) + (elements(call.out) if call.has(2, "bias") else 0)
+    return (_transposed(call) if transposed else convolution(call.out, call.shape(1))) + call.bias
 
 
 def _transposed(call: _Call) -> float:
@@ -227,10 +202,6 @@ def _cell_of(gates: int) -> _Formula:
     return flops
 
 
-def _pool(call: _Call) -> float:
-    return pooling(call.out, call.numbers(1, len(call.shape(0)) - 2))
-
-
 def _normalisation_at(*parameters: int) -> _Formula:
     def flops(call: _Call) -> float:
         return normalisation(call.shape(0), parameters=sum(call.has(at) for at in parameters))
@@ -242,15 +213,6 @@ def _batch_normalisation(call: _Call) -> float:
     if len(call.arguments) > 5 and call.arguments[5] is True:
         return normalisation(call.shape(0), parameters=call.has(1) + call.has(2))
     return 2.0 * elements(call.shape(0))  # mean and variance are constants: one scale, one shift
-
-
-def _normalisation_backward(call: _Call) -> float:
-    return normalisation(call.shape(0))
-
-
-def _pairwise(call: _Call) -> float:
-    """Distances of all rows: a difference, a square and a sum for each feature."""
-    return 3.0 * elements(call.out) * call.shape(0)[-1]
 
 
 def _each(formula: _Formula, text: str) -> dict[str, _Formula]:
@@ -274,35 +236,23 @@ _FORMULAS: dict[str, _Formula] = {
         _product_at(0),
         "mm bmm matmul linalg_matmul mv dot vdot inner _int_mm _scaled_mm _grouped_mm _scaled_grouped_mm",
     ),
-    **_each(
-        _product_at(1, added=True),
-        "addmm addmv baddbmm _addmm_activation",
-    ),
+    **_each(_product_at(1, added=True), "addmm addmv baddbmm _addmm_activation"),
     "addbmm": _sum_of_products,
-    **_each(
-        _outer,
-        "outer ger",
-    ),
-    "linear": _linear,
+    **_each(lambda call: float(elements(call.out)), "outer ger"),
+    "linear": lambda call: matmul(call.out, call.shape(0)[-1]) + call.bias,
     "bilinear": _bilinear,
-    "einsum": _einsum,
+    "einsum": lambda call: einsum(str(call.arguments[0]), [one.shape for one in values_in(call.arguments[1])])[0],
+    **_each(_convolution, "convolution _convolution convolution_overrideable mkldnn_convolution"),
     **_each(
-        _convolution,
-        "convolution _convolution convolution_overrideable mkldnn_convolution",
-    ),
-    **_each(
-        _plain_convolution,
+        lambda call: convolution(call.out, call.shape(1)) + call.bias,
         "conv1d conv2d conv3d cudnn_convolution _conv_depthwise2d _slow_conv2d_forward slow_conv3d_forward "
         "conv_depthwise3d _convolution_mode slow_conv3d slow_conv_dilated2d thnn_conv2d",
     ),
     **_each(
-        _transposed_convolution,
+        lambda call: _transposed(call) + call.bias,
         "conv_transpose1d conv_transpose2d conv_transpose3d",
     ),
-    **_each(
-        _convolution_backward,
-        "convolution_backward convolution_backward_overrideable",
-    ),
+    **_each(_convolution_backward, "convolution_backward convolution_backward_overrideable"),
     **_each(
         _attention,
         "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_flash_attention "
@@ -316,44 +266,28 @@ _FORMULAS: dict[str, _Formula] = {
     ),
     "lstm": _recurrent_of(LSTM_GATES),
     "gru": _recurrent_of(GRU_GATES),
-    **_each(
-        _recurrent_of(RNN_GATES),
-        "rnn_tanh rnn_relu",
-    ),
+    **_each(_recurrent_of(RNN_GATES), "rnn_tanh rnn_relu"),
     "lstm_cell": _cell_of(LSTM_GATES),
     "gru_cell": _cell_of(GRU_GATES),
+    **_each(_cell_of(RNN_GATES), "rnn_tanh_cell rnn_relu_cell"),
     **_each(
-        _cell_of(RNN_GATES),
-        "rnn_tanh_cell rnn_relu_cell",
-    ),
-    **_each(
-        _pool,
+        lambda call: pooling(call.out, call.numbers(1, len(call.shape(0)) - 2)),
         "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d "
         "avg_pool3d max_pool1d_with_indices",
     ),
-    **_each(
-        _normalisation_at(2, 3),
-        "native_layer_norm layer_norm group_norm",
-    ),
-    **_each(
-        _normalisation_at(2),
-        "rms_norm _fused_rms_norm",
-    ),
+    **_each(_normalisation_at(2, 3), "native_layer_norm layer_norm group_norm"),
+    **_each(_normalisation_at(2), "rms_norm _fused_rms_norm"),
     "native_group_norm": _normalisation_at(1, 2),
     **dict.fromkeys(
-        [
-            *sorted(BATCH_NORMS),
-            "_native_batch_norm_legit_no_training",
-            "_native_batch_norm_legit_functional",
-        ],
+        [*sorted(BATCH_NORMS), "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional"],
         _batch_normalisation,
     ),
     **_each(
-        _normalisation_backward,
+        lambda call: normalisation(call.shape(0)),
         "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward batch_norm_backward "
         "cudnn_batch_norm_backward _fused_rms_norm_backward",
     ),
-    **_each(_pairwise, "cdist _cdist_forward"),
+    **_each(lambda call: 3.0 * elements(call.out) * call.shape(0)[-1], "cdist _cdist_forward"),
     **_each(_attention_by_position, "_flash_attention_forward _efficient_attention_forward"),
     **_each(
         _fourier,

@@ -23,9 +23,8 @@ from typing import Any
 
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder, OperatorId, Phase, TensorId
-from stead.printing.wording import one_line
-from stead.readers.common.file_nodes import Names
-from stead.readers.common.op_costs import Simple
+from stead.graph.unique_names import Names
+from stead.readers.common.op_costs import Simple, unpriced_note
 from stead.readers.torch.aten import (
     Argument,
     Region,
@@ -103,13 +102,7 @@ class Built:
 
     def notes(self) -> Iterator[str]:
         """Sentences for the user."""
-        if self.unpriced:
-            total = sum(self.unpriced.values())
-            kinds = ", ".join(
-                f"{one_line(kind, 60)} {count}" for kind, count in list(self.unpriced.items())[:8]
-            )
-            more = " and others" if len(self.unpriced) > 8 else ""
-            yield f"{total} operators of unknown kinds have a price by their bytes alone: {kinds}{more}"
+        yield from unpriced_note(self.unpriced)
 
 
 def build_graph(trace: Trace) -> Built:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from stead.errors import BadInput
+from stead.files import collector_paused
 from stead.printing.wording import one_line
 from stead.readers.base import Model
-from stead.readers.common.strict_json import collector_paused
 from stead.readers.torch.exported import arguments_of, torch_package
 from stead.readers.torch.recording import NeedsFake, Recording, Step
 from stead.readers.torch.tape import UPDATES, Tape, Update

@@ -15,11 +15,11 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from stead.errors import BadInput, MissingExtra
+from stead.files import collector_paused
 from stead.printing.wording import one_line
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong
+from stead.readers.common.checked_values import about
 from stead.readers.common.open_sizes import Given, check_shapes
-from stead.readers.common.strict_json import collector_paused
 from stead.readers.common.symbolic_sizes import SymbolicSizes
 from stead.readers.torch.aten import DTYPES, Value, values_in
 from stead.readers.torch.aten_graph import Trace, build_graph
@@ -95,11 +95,8 @@ def _program(program: Any, shapes: Mapping[str, Given] | None, name: str) -> _Pr
     torch = torch_package("reading exported programs")
     check_shapes(shapes or {})
     found = _Program(torch, program, name, SymbolicSizes(shapes or {}))
-    try:
-        with collector_paused():
-            found.write_down()
-    except Wrong as wrong:
-        raise BadInput(f"{one_line(name, 100)}: {wrong}") from None
+    with about(one_line(name, 100)), collector_paused():
+        found.write_down()
     return found
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from stead.errors import BadGraph, BadInput
+from stead.files import collector_paused
 from stead.printing.wording import one_line, quoted, shown, shown_path
 from stead.readers.base import Model
-from stead.readers.common.checked_values import Wrong, list_of, name_of, object_of, text_of
+from stead.readers.common.checked_values import Wrong, about, list_of, name_of, object_of, text_of
 from stead.readers.common.open_sizes import Given, check_shapes
-from stead.readers.common.strict_json import collector_paused
 from stead.readers.common.symbolic_sizes import SymbolicSizes
 from stead.readers.known_formats import OfTable
 from stead.readers.torch.aten import DTYPES, Value, values_in
@@ -65,14 +65,12 @@ class Pt2(OfTable):
         """The graph in a file; no weight is loaded, nothing is unpickled."""
         where = shown_path(path)
         try:
-            with collector_paused():
+            with about(where), collector_paused():
                 documents = read_archive(path)
                 sizes = SymbolicSizes(self.shapes, self.batch)
                 return _Program(documents, one_line(Path(path).name).removesuffix(".pt2"), sizes).model()
-        except Wrong as wrong:
-            raise BadInput(f"{where}: {wrong}") from None
-        except BadGraph as error:
-            raise BadGraph(f"{where}: {one_line(str(error))}") from None
+        except BadGraph:
+            raise
         except BadInput as error:
             known = str(error)
             raise BadInput(known if known.startswith(where) else f"{where}: {one_line(known)}") from None

@@ -12,8 +12,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from stead.workloads.models.building_blocks import Built, CrossEntropy, in_dtype, tokens
 from stead.workloads.models.llama import FeedForward, Llama
-from stead.workloads.models.parts import Built, CrossEntropy, in_dtype, tokens
 
 
 class Experts(nn.Module):

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stead.workloads.models.parts import Built, CrossEntropy, images, tokens
+from stead.workloads.models.building_blocks import Built, CrossEntropy, images, tokens
 
 EPSILON = 1e-3
 

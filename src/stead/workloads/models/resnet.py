@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stead.workloads.models.parts import Built, ConvNorm, ConvNormRelu, CrossEntropy, images, tokens
+from stead.workloads.models.building_blocks import Built, ConvNorm, ConvNormRelu, CrossEntropy, images, tokens
 
 BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}  # of each stage
 EXPANSION = 4

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stead.workloads.models.parts import (
+from stead.workloads.models.building_blocks import (
     Built,
     CrossEntropy,
     RMSNorm,

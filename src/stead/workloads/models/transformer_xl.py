@@ -10,7 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stead.workloads.models.parts import Built, CrossEntropy, causal_mask, join_heads, split_heads, tokens
+from stead.workloads.models.building_blocks import (
+    Built,
+    CrossEntropy,
+    causal_mask,
+    join_heads,
+    split_heads,
+    tokens,
+)
 
 
 class RelativeAttention(nn.Module):

@@ -1,19 +1,105 @@
-"""Numbers of short constants, computed as far as shapes may depend on them."""
+"""Results of ONNX operators beside their shapes: element types, and numbers of short constants that shapes may need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.readers.common.op_costs import Shape, elements
-from stead.readers.onnx.file import ELEMENT_TYPES, MAX_CONTENT, TensorData
+from stead.readers.common.op_costs import Shape, elements, words
+from stead.readers.onnx.file import BOOL, ELEMENT_TYPES, FLOAT, INT32, INT64, MAX_CONTENT, TensorData
 from stead.readers.onnx.site import Site, Unclear, constant_data
 
 Array: TypeAlias = NDArray[Any]
+UINT8 = 2
 
+
+# Types
+
+
+def element_types(site: Site) -> list[int]:
+    """Element types of the results, 0 where nobody knows."""
+    node = site.node
+    given = [one.element_type for one in site.inputs if one is not None]
+    first = given[0] if given else FLOAT
+    special = _TYPES.get(node.kind)
+    found = special(site, first) if special else [first]
+    return [code if code in ELEMENT_TYPES else 0 for code in _padded(found, len(node.outputs), first)]
+
+
+def _padded(found: Sequence[int], count: int, default: int) -> Iterable[int]:
+    return (*found, *(default,) * (count - len(found)))
+
+
+def _type_at(position: int, default: int = 0) -> Callable[[Site, int], list[int]]:
+    return lambda site, first: [site.known(position).element_type if site.has(position) else default or first]
+
+
+def _type_named(attribute: str, default: int = 0) -> Callable[[Site, int], list[int]]:
+    return lambda site, first: [site.node.integer(attribute, default or first)]
+
+
+def _type_of_constant(site: Site, first: int) -> list[int]:
+    return [constant_data(site.node).element_type]
+
+
+def _type_of_filled(site: Site, first: int) -> list[int]:
+    value = site.node.attributes.get("value")
+    return [value.element_type if isinstance(value, TensorData) else FLOAT]
+
+
+def _type_of_quantised(site: Site, first: int) -> list[int]:
+    if code := site.node.integer("output_dtype", 0):
+        return [code]
+    return [site.known(2).element_type if site.has(2) else UINT8]
+
+
+def _always(*codes: int) -> Callable[[Site, int], list[int]]:
+    return lambda site, first: list(codes)
+
+
+_TYPES: dict[str, Callable[[Site, int], list[int]]] = {
+    **dict.fromkeys(
+        words("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor Not IsNaN IsInf OptionalHasElement"),
+        _always(BOOL),
+    ),
+    **dict.fromkeys(
+        words("Shape Size ArgMax ArgMin NonZero NonMaxSuppression SequenceLength"), _always(INT64)
+    ),
+    **dict.fromkeys(words("ConvInteger MatMulInteger"), _always(INT32)),
+    **dict.fromkeys(words("MatMulIntegerToFloat DynamicQuantizeMatMul"), _always(FLOAT)),
+    **dict.fromkeys(words("TopK MaxPool"), lambda site, first: [first, INT64]),
+    "Unique": lambda site, first: [first, INT64, INT64, INT64],
+    "Dropout": lambda site, first: [first, BOOL],
+    **dict.fromkeys(
+        words("LayerNormalization SimplifiedLayerNormalization"), lambda site, first: [first, FLOAT, FLOAT]
+    ),
+    "DynamicQuantizeLinear": _always(UINT8, FLOAT, UINT8),
+    **dict.fromkeys(words("Cast BitCast"), _type_named("to")),
+    "CastLike": _type_at(1),
+    "Where": _type_at(1),
+    "OneHot": _type_at(2),
+    "EmbedLayerNormalization": _type_at(2),
+    "GatherBlockQuantized": _type_at(2),
+    "DequantizeLinear": _type_at(1),
+    "QuantizeLinear": _type_of_quantised,
+    "QLinearConv": _type_at(7),
+    "QLinearMatMul": _type_at(7),
+    "Constant": _type_of_constant,
+    "ConstantOfShape": _type_of_filled,
+    "Multinomial": _type_named("dtype", INT32),
+    **dict.fromkeys(words("RandomNormal RandomUniform"), _type_named("dtype", FLOAT)),
+    **dict.fromkeys(words("RandomNormalLike RandomUniformLike EyeLike Bernoulli"), _type_named("dtype")),
+    **dict.fromkeys(
+        words("HannWindow HammingWindow BlackmanWindow MelWeightMatrix"),
+        _type_named("output_datatype", FLOAT),
+    ),
+}
+
+
+# Numbers
 
 def contents(site: Site, shapes: Sequence[Shape], codes: Sequence[int]) -> list[Array | None]:
     """Numbers of the results, None where they are unknown, many, or of no use for shapes."""
@@ -30,16 +116,7 @@ def contents(site: Site, shapes: Sequence[Shape], codes: Sequence[int]) -> list[
                 np.asarray(array).astype(ELEMENT_TYPES[code].numpy).reshape(shape)
                 for array, shape, code in zip(found, shapes, codes, strict=False)
             ] + [None] * (len(shapes) - len(found))
-    except (
-        Unclear,
-        ValueError,
-        IndexError,
-        OverflowError,
-        TypeError,
-        KeyError,
-        ZeroDivisionError,
-        AttributeError,
-    ):
+    except (Unclear, ValueError, LookupError, ArithmeticError, TypeError, AttributeError):
         return unknown
 
 
@@ -51,29 +128,9 @@ def _of(function: Callable[..., Any]) -> Callable[[Site, Sequence[Shape]], list[
     return lambda site, shapes: [function(*_all(site))]
 
 
-def _reshaped(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [site.content(0).reshape(shapes[0])]
-
-
-def _constant(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [constant_data(site.node).content]
-
-
 def _shape(site: Site, shapes: Sequence[Shape]) -> list[Any]:
     start, end = site.node.attributes.get("start", 0), site.node.attributes.get("end")
     return [np.array(site.shape(0)[slice(start, end)], dtype=np.int64)]
-
-
-def _size(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.array(elements(site.shape(0)), dtype=np.int64)]
-
-
-def _gather(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.take(site.content(0), site.content(1), axis=site.node.integer("axis", 0))]
-
-
-def _concat(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.concatenate(_all(site), axis=site.node.integer("axis", 0))]
 
 
 def _slice(site: Site, shapes: Sequence[Shape]) -> list[Any]:
@@ -123,28 +180,12 @@ def _filled(site: Site, shapes: Sequence[Shape]) -> list[Any]:
     return [np.zeros(shapes[0])]
 
 
-def _expand(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.broadcast_to(site.content(0), shapes[0])]
-
-
-def _tile(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.tile(site.content(0), site.content(1).tolist())]
-
-
-def _transpose(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.transpose(site.content(0), site.node.integers("perm") or None)]
-
-
 def _reduced(function: Callable[..., Any]) -> Callable[[Site, Sequence[Shape]], list[Any]]:
     def compute(site: Site, shapes: Sequence[Shape]) -> list[Any]:
         axes = tuple(site.numbers(1, "axes")) or None
         return [function(site.content(0), axis=axes)]
 
     return compute
-
-
-def _non_zero(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.array(np.nonzero(np.atleast_1d(site.content(0))))]
 
 
 def _scatter_nd(site: Site, shapes: Sequence[Shape]) -> list[Any]:
@@ -154,19 +195,16 @@ def _scatter_nd(site: Site, shapes: Sequence[Shape]) -> list[Any]:
     return [data]
 
 
-def _where(site: Site, shapes: Sequence[Shape]) -> list[Any]:
-    return [np.where(site.content(0), site.content(1), site.content(2))]
-
-
 _COMPUTE: dict[str, Callable[[Site, Sequence[Shape]], list[Any]]] = {
     **dict.fromkeys(
-        ["Identity", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout"], _reshaped
+        words("Identity Cast CastLike Reshape Flatten Squeeze Unsqueeze Dropout"),
+        lambda site, shapes: [site.content(0).reshape(shapes[0])],
     ),
-    "Constant": _constant,
+    "Constant": lambda site, shapes: [constant_data(site.node).content],
     "Shape": _shape,
-    "Size": _size,
-    "Gather": _gather,
-    "Concat": _concat,
+    "Size": lambda site, shapes: [np.array(elements(site.shape(0)), dtype=np.int64)],
+    "Gather": lambda site, shapes: [np.take(site.content(0), site.content(1), axis=site.node.integer("axis", 0))],
+    "Concat": lambda site, shapes: [np.concatenate(_all(site), axis=site.node.integer("axis", 0))],
     "Slice": _slice,
     "Split": _split,
     "Add": _of(np.add),
@@ -192,16 +230,16 @@ _COMPUTE: dict[str, Callable[[Site, Sequence[Shape]], list[Any]]] = {
     "And": _of(np.logical_and),
     "Or": _of(np.logical_or),
     "Not": _of(np.logical_not),
-    "Where": _where,
+    "Where": lambda site, shapes: [np.where(site.content(0), site.content(1), site.content(2))],
     "Range": _range,
     "ConstantOfShape": _filled,
-    "Expand": _expand,
-    "Tile": _tile,
-    "Transpose": _transpose,
+    "Expand": lambda site, shapes: [np.broadcast_to(site.content(0), shapes[0])],
+    "Tile": lambda site, shapes: [np.tile(site.content(0), site.content(1).tolist())],
+    "Transpose": lambda site, shapes: [np.transpose(site.content(0), site.node.integers("perm") or None)],
     "ReduceProd": _reduced(np.prod),
     "ReduceSum": _reduced(np.sum),
     "ReduceMin": _reduced(np.min),
     "ReduceMax": _reduced(np.max),
-    "NonZero": _non_zero,
+    "NonZero": lambda site, shapes: [np.array(np.nonzero(np.atleast_1d(site.content(0))))],
     "ScatterND": _scatter_nd,
 }
