@@ -330,6 +330,7 @@ def test_a_killed_run_resumes_to_the_same_policy(tmp_path: Path) -> None:  # C13
     rows = [read_log(path.with_suffix(".jsonl")) for path in (whole, killed)]
     assert [row["update"] for row in rows[1]] == list(range(1, 41))
     assert [row["best"] for row in rows[0]] == [row["best"] for row in rows[1]]
+    assert [row["update"] for row in rows[1] if "lines" in row] == [1]  # what a curve is drawn beside, once
 
 
 # Policies and their files

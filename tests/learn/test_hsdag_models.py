@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,10 +27,14 @@ from stead.problem import Latency, Placement, Problem  # noqa: E402
 from stead.readers.native.npz import GraphNpz  # noqa: E402
 from stead.readers.openvino.reader import OpenVino  # noqa: E402
 from stead.solvers import Budget, solver  # noqa: E402
-from stead.workloads.ir_models import IR_MODELS, measured_costs, save_ir  # noqa: E402
 from stead.workloads.resnet50_measured import resnet50_measured  # noqa: E402
 
-GRAPHS = Path(__file__).parents[2] / "experiments" / "hsdag" / "graphs"
+ROOT = Path(__file__).parents[2]
+GRAPHS = ROOT / "experiments" / "hsdag" / "graphs"
+sys.path.insert(0, str(ROOT))
+
+from experiments.hsdag.ir_models import IR_MODELS, measured_costs, save_ir  # noqa: E402
+
 SEQUENTIAL = Latency("sequential")
 SEEDS = range(10)
 slow = pytest.mark.skipif(os.environ.get("STEAD_SLOW") != "1", reason="takes minutes; set STEAD_SLOW=1")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,15 @@ torch = pytest.importorskip("torch")
 
 from small import grid  # noqa: E402
 
-from stead.errors import BadInput, SteadError  # noqa: E402
+from stead.engine import opened_engine  # noqa: E402
+from stead.errors import BadInput  # noqa: E402
 from stead.learn.colocrl.method import ColocRL  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.ray_workers import Actors  # noqa: E402
 from stead.learn.ground.solver import train_policy  # noqa: E402
 from stead.learn.ground.task import Start  # noqa: E402
 from stead.learn.ground.torch_state import one_thread  # noqa: E402
 from stead.learn.ground.training_run import Run  # noqa: E402
-from stead.learn.ground.workers import Processes, hands, in_order  # noqa: E402
+from stead.learn.ground.workers import Spread  # noqa: E402
 
 
 def learner() -> OneShot:
@@ -36,16 +38,13 @@ def trained(subject: OneShot, updates: int = 3) -> list[Any]:
     return [told, [parameter.detach().numpy().tobytes() for parameter in subject.module.parameters()]]
 
 
-def test_two_processes_learn_the_same_bits_as_one_and_one_that_falls_is_told() -> None:
+def test_two_workers_learn_the_same_bits_as_one_process_also_when_one_is_killed() -> None:
     alone, shared = learner(), learner()
-    with Processes(shared.replica(), 2) as workers:
-        shared.workers = workers
-        assert len(multiprocessing.active_children()) == 2
-        assert trained(shared) == trained(alone)
-        multiprocessing.active_children()[0].kill()
-        with pytest.raises(SteadError, match=r"ended unexpectedly \(exit code -9"):
-            shared.update()
-    assert multiprocessing.active_children() == []
+    with opened_engine("local:2") as engine:
+        shared.workers = Spread(shared.replica(), engine)
+        assert trained(shared, 2) == trained(alone, 2)
+        os.kill(engine.fleet.process_ids()[0], signal.SIGKILL)
+        assert trained(shared, 1) == trained(alone, 1)
 
 
 def test_a_parameter_that_is_held_fixed_stays() -> None:
@@ -62,40 +61,24 @@ def test_an_error_of_the_network_reaches_the_learner() -> None:
     subject = learner()
     replica = subject.replica()
     broken = type(replica)(replica.network, [None] * 3, replica.clip_ratio)
-    with Processes(broken, 1) as workers:
-        subject.workers = workers
+    with opened_engine("local:1") as engine:
+        subject.workers = Spread(broken, engine)
         with pytest.raises(AttributeError):
             subject.update()
 
 
-def test_ray_actors_learn_the_same_bits_as_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    alone, shared = learner(), learner()
-    with Actors(shared.replica(), 2) as workers:
-        shared.workers = workers
-        assert trained(shared) == trained(alone)
-
-
-def test_what_is_dealt_out_comes_back_in_order() -> None:
-    for count in (1, 2, 3, 7):
-        calls = [(n,) for n in range(7)]
-        assert in_order(hands(calls, count)) == calls
-
-
 def test_one_graph_cannot_be_shared_out(tmp_path: Path) -> None:
     run = Run(tmp_path / "p.safetensors", 1)
-    with pytest.raises(BadInput, match="graphs_per_step"):
-        train_policy(ColocRL(hidden=16), [grid()], ["a"], run, processes=2)
-    with pytest.raises(BadInput, match="at least 1"):
-        train_policy(ColocRL(hidden=16), [grid()], ["a"], run, processes=0)
+    with opened_engine("local:2") as engine, pytest.raises(BadInput, match="graphs_per_step"):
+        train_policy(ColocRL(hidden=16), [grid()], ["a"], run, engine=engine)
 
 
 def test_a_policy_file_is_the_same_for_any_number_of_processes(tmp_path: Path) -> None:
     problems, names = [grid(steps=3), grid(steps=3)], ["a", "a"]  # one graph twice: two controllers
     files = []
-    for count in (1, 2):
-        files.append(tmp_path / f"{count}.safetensors")
+    for name in ("", "local:1", "local:2"):
+        files.append(tmp_path / f"{len(files)}.safetensors")
         method = ColocRL(hidden=16, graphs_per_step=2)
-        train_policy(method, problems, names, Run(files[-1], 2), processes=count)
-    assert files[0].read_bytes() == files[1].read_bytes()
+        with opened_engine(name) if name else nullcontext() as engine:
+            train_policy(method, problems, names, Run(files[-1], 2), engine=engine)
+    assert len({file.read_bytes() for file in files}) == 1

@@ -1,4 +1,7 @@
-"""Runs jobs one after another, each in a process of its own, and writes a line of JSON for each as it ends."""
+"""Runs jobs, each in a process of its own, and writes a line of JSON for each as it ends.
+
+They run one after another, or spread over the workers of an engine.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from typing import Any
 from stead.bench.child import BOUND
 from stead.bench.instances import Instance, Suite, solver_with_options
 from stead.bench.peers import PEERS
+from stead.engine import Engine, Outcome, Progress, Task
 from stead.errors import BadInput
 from stead.files import appending, read_text, write_text
 from stead.solvers.registry import current_name, solver_names
@@ -167,8 +171,14 @@ def run_jobs(
     cores: int = 1,
     memory_bytes: int = 0,
     watch: Callable[[int, Job, Record], None] | None = None,
+    engine: Engine | None = None,
 ) -> Iterator[Record]:
-    """Run what the journal does not have yet; every record of the jobs, old ones first where they stand."""
+    """Run what the journal does not have yet; every record of the jobs, old ones first where they stand.
+
+    An engine does them on all its workers; each is in the journal as soon as it has ended.
+    """
+    if engine is not None:
+        _spread(jobs, journal, cores, memory_bytes, watch, engine)
     done = {Job.key_of(record): record for record in journal.records}
     for number, job in enumerate(jobs):
         record = done.get(job.key)
@@ -178,6 +188,38 @@ def run_jobs(
             if watch is not None:
                 watch(number, job, record)
         yield record
+
+
+def _spread(
+    jobs: Sequence[Job],
+    journal: Journal,
+    cores: int,
+    memory_bytes: int,
+    watch: Callable[[int, Job, Record], None] | None,
+    engine: Engine,
+) -> None:
+    """Have an engine run what the journal does not have yet."""
+    done = {Job.key_of(record) for record in journal.records}
+    missing = [number for number, job in enumerate(jobs) if job.key not in done]
+    tasks = [
+        Task.of(f"{jobs[n].instance}, {jobs[n].solver}", run_cell, asdict(jobs[n]), cores, memory_bytes)
+        for n in missing
+    ]
+    number_of = {id(task): number for task, number in zip(tasks, missing, strict=True)}
+
+    def ended(outcome: Outcome, _: Progress) -> None:
+        number = number_of[id(outcome.task)]
+        journal.add(outcome.value)
+        if watch is not None:
+            watch(number, jobs[number], outcome.value)
+
+    engine.map(tasks, watch=ended)
+
+
+def run_cell(job: dict[str, Any], cores: int, memory_bytes: int) -> Record:
+    """The record of one job, as a task of an engine."""
+    one = Job(**job)
+    return {**_head(one), **_run(one, cores, memory_bytes)}
 
 
 def _head(job: Job) -> Record:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.bench import Bench, Job
+    from stead.engine import Engine
     from stead.placing.event_log import EventLog
 
 INTERRUPTED = 130
@@ -65,6 +66,7 @@ def bench(
     ] = 8.0,
     listed: Annotated[bool, typer.Option("--list", help="Print the instances and run nothing.")] = False,
     events: options.Events = None,
+    engine: options.EngineName = None,
 ) -> int:
     """Compare solvers: value, bound, gap and time on every instance of a suite, medians over seeds."""
     from stead.bench import Bench, jobs_of, suite_named
@@ -89,7 +91,8 @@ def bench(
     journal = Journal(resume or json, resume=resume is not None)
     with told(events) as log:
         log.begin("bench", suite=suite, runs=len(jobs))
-        records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30), log)
+        with options.engine_from(engine) as spread:
+            records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30), log, spread)
         log.end(INTERRUPTED if interrupted else 0, runs=len(records))
     if interrupted and not records:
         return INTERRUPTED
@@ -100,6 +103,7 @@ def bench(
     given = {
         "--suite": suite, "--solvers": quoted, "--seeds": seeds, "--budgets": budgets, "--evaluations": evaluations,
         "--objectives": objectives, "--inputs": "DIR" if inputs else None, "--cores": cores if cores > 1 else None,
+        "--engine": engine,
     }  # fmt: skip
     command = " ".join(f"{option} {value}" for option, value in given.items() if value is not None)
     command += "".join(f' --only "{pattern}"' for pattern in instances or ())
@@ -121,7 +125,7 @@ def _budgets(text: str | None) -> list[float]:
 
 
 def _run(
-    jobs: Sequence[Job], journal: Any, cores: int, memory_bytes: int, log: EventLog
+    jobs: Sequence[Job], journal: Any, cores: int, memory_bytes: int, log: EventLog, engine: Engine | None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Records of the jobs; after Ctrl-C those that there are."""
     import sys
@@ -135,9 +139,13 @@ def _run(
         log.write("run", number=number, **{key: value for key, value in record.items() if key != "kind"})
 
     try:
-        for record in run_jobs(jobs, journal, cores=cores, memory_bytes=memory_bytes, watch=watch):
+        for record in run_jobs(
+            jobs, journal, cores=cores, memory_bytes=memory_bytes, watch=watch, engine=engine
+        ):
             records.append(record)  # one by one: an interruption must not lose those before
     except KeyboardInterrupt:
+        mine = {job.key for job in jobs}
+        records = [record for record in journal.records if type(jobs[0]).key_of(record) in mine]
         hint = f"; go on with --resume {journal.path}" if journal.path else ""
         print(f"stead: interrupted after {len(records)} of {len(jobs)} runs{hint}", file=sys.stderr)
         return records, True

@@ -32,16 +32,18 @@ def measure(
         Path | None, typer.Option("-o", "--output", help="Where to write the records, as JSON.")
     ] = None,
     json: options.Json = False,
+    engine: options.EngineName = None,
 ) -> int:
     """Run plans on this machine or on hosts: predicted beside measured, one device, replicas and threads beside it."""
     import json as writer
     import sys
 
-    from stead.cli.output import plain, print_json
+    from stead.cli.leased import elsewhere
+    from stead.cli.output import print_json
     from stead.cli.progress import Progress
     from stead.cli.streams import look, print_lines, show
     from stead.costs import read_machine_profile
-    from stead.files import write_text
+    from stead.files import plain, write_text
     from stead.plan import Plan
     from stead.report.text import line
     from stead.run.record import records_text
@@ -51,6 +53,15 @@ def measure(
         raise BadInput("stead measure starts agents by itself: name the hosts; under torchrun there is stead run")
     if launch and not hosts:
         raise BadInput("--launch says how agents are started on --hosts; name them")
+    if engine is not None:
+        if hosts:
+            raise BadInput("--hosts names the machines already; leave out --engine")
+        given = ["--executor", executor, "--bursts", str(bursts), *(["--no-alternatives"] if alone else [])]
+        for option, value in (("--on", on), ("--model", model)):
+            given += [option, value] if value is not None else []
+        given += ["-o", "{folder}/" + output.name] if output is not None else []
+        inside = ["{folder}/" + path.name for path in plans]
+        return elsewhere(engine, ["measure", *inside, *given], profile, output, json, plans)
     known = None if profile is None else read_machine_profile(profile)
     with Progress() as progress:
         loaded = [Plan.load(path) for path in plans]

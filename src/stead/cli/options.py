@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stead.costs import Profile
+    from stead.engine import Engine
     from stead.problem import Constraints
 
 Model = Annotated[
@@ -51,6 +55,14 @@ Profiles = Annotated[
         "--profile",
         metavar="FILE[@DEV]",
         help="Measured seconds: of `stead profile`, with its devices; or for a device name, model or kind.",
+    ),
+]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="E",
+        help="Spread the work over local, local:N, dask://HOST:PORT, ray, ray:N or ray://HOST:PORT.",
     ),
 ]
 ObjectiveName = Annotated[
@@ -124,6 +136,18 @@ Events = Annotated[
     typer.Option(metavar="FILE", help="Tell what happens while it runs, in lines of JSON, with a heartbeat."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@contextmanager
+def engine_from(text: str | None) -> Iterator[Engine | None]:
+    """The engine that an option names, ended afterwards; None where there is none."""
+    if text is None:
+        yield None
+        return
+    from stead.engine import opened_engine
+
+    with opened_engine(text) as engine:
+        yield engine
 
 
 def model_options(

@@ -11,10 +11,12 @@ import typer
 from stead.cli import options
 
 if TYPE_CHECKING:
+    from stead.engine import Engine
     from stead.errors import Infeasible
     from stead.placing.event_log import EventLog
     from stead.placing.loading import Loaded
     from stead.placing.remedies import Remedy
+    from stead.placing.spread import Spread
     from stead.plan import Plan
     from stead.problem import Objective
 
@@ -70,6 +72,11 @@ def place(
     ] = False,
     start: options.Start = None,
     events: options.Events = None,
+    engine: options.EngineName = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --engine: what tasks found; after a kill the same command goes on."),
+    ] = None,
 ) -> int:
     """Place a model on devices: solve, compare with simple rules, write the plan."""
     from functools import partial
@@ -80,11 +87,15 @@ def place(
     from stead.errors import BadInput
     from stead.placing.loading import load as load_model
     from stead.placing.place import place as find
-    from stead.placing.starts import start_from
+    from stead.placing.start_files import start_from
     from stead.problem import objective_from
     from stead.solvers import Budget
     from stead.solvers import solver as solver_named
 
+    if journal is not None and engine is None:
+        raise BadInput("--journal keeps what tasks of an --engine found; name one")
+    if engine is not None and target is not None:
+        raise BadInput("--target is not spread over an engine; leave out --engine")
     Budget(time_limit, evaluations)  # what makes no sense is told before anything is read
     reading = options.model_options(batch, context, phase, read, shape)
     longest = max(time_limit, LEAST_READING_SECONDS)
@@ -116,10 +127,18 @@ def place(
         for name in ([objective] if objective else ["latency", "throughput"])
     ]  # fmt: skip
     ask = partial(ask, start=None if start is None else start_from(start))
-    with told(events) as log:
+    with told(events) as log, options.engine_from(engine) as spread:
+        ask = ask if spread is None else partial(ask, spread=_spread(spread, journal))
         asked = {"model": model, "graph": loaded.graph.fingerprint, "operators": len(loaded.graph)}
         log.begin("place", devices=loaded.cluster.names, time_limit=time_limit, evaluations=evaluations, **asked)
         return _found(goals, ask, loaded, time_limit, log, (model, reading), output, json, verbose)
+
+
+def _spread(engine: Engine, journal: Path | None) -> Spread:
+    from stead.engine import Journal
+    from stead.placing.spread import Spread
+
+    return Spread(engine, None if journal is None else Journal(journal))
 
 
 def _found(

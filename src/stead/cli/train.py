@@ -48,12 +48,9 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the solver.")
     ] = None,
-    processes: Annotated[
-        int, typer.Option(help="That share the graphs of an update; the policy is the same for any number.")
-    ] = 1,
-    ray: Annotated[
-        bool, typer.Option("--ray", help="Take actors of Ray as processes, of the cluster at RAY_ADDRESS if set.")
-    ] = False,
+    engine: options.EngineName = None,
+    processes: Annotated[int | None, typer.Option(help="The old name of --engine local:N.", hidden=True)] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="The old name of --engine ray.", hidden=True)] = False,
     reward: Annotated[
         str,
         typer.Option(
@@ -91,18 +88,20 @@ def train(
     runs = import_module("stead.learn.ground.training_run")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.ground.solver").train_policy
     run = runs.Run(output, updates, resume, every)
+    engine = _engine_named(engine, processes, ray)
     goal = (objective or "latency", execution)
     measured: dict[str, Any] = {}
     try:
         with (
             told(events) as log,
-            _measuring(reward, graphs, devices, goal, on, executor, processes > 1 or ray, run, seed) as source,
+            _measuring(reward, graphs, devices, goal, on, executor, engine is not None, run, seed) as source,
+            options.engine_from(engine) as spread,
         ):
             log.begin("train", policy=policy, graphs=graphs, updates=updates, seed=seed)
             progress = _Progress(runs.progress_line, log)
             learned = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
             learner = train_policy(
-                chosen, learned, graphs, run, seed=seed, processes=processes, ray=ray, report=progress, evaluate=source
+                chosen, learned, graphs, run, seed=seed, engine=spread, report=progress, evaluate=source
             )
             if source is not None:
                 measured = _confirmed(learner.tasks[0], source)
@@ -129,6 +128,24 @@ def train(
         print_lines([line("measured", _told(measured))])
     print_lines([line("wrote", f"{output}    next: stead place MODEL --solver {policy} --policy {output}")])
     return 0
+
+
+def _engine_named(engine: str | None, processes: int | None, ray: bool) -> str | None:
+    """The engine, also by the names that it had before."""
+    import warnings
+
+    from stead.errors import BadInput, Renamed
+
+    if processes is None and not ray:
+        return engine
+    if engine is not None:
+        raise BadInput("--engine takes the place of --processes and --ray; leave these out")
+    if processes is not None and processes < 1:
+        raise BadInput(f"--processes must be at least 1, got {processes}")
+    named = ("ray" if ray else "local") + (f":{processes}" if processes is not None else "")
+    old = " ".join(([f"--processes {processes}"] if processes is not None else []) + (["--ray"] if ray else []))
+    warnings.warn(f"{old} is now --engine {named}", Renamed, stacklevel=2)
+    return None if processes == 1 and not ray else named
 
 
 def _scored(seconds: float) -> float | None:
@@ -171,7 +188,7 @@ def _measuring(
     if len(graphs) != 1:
         raise BadInput(f"measured rewards are those of one model, got {len(graphs)}; give one --graphs")
     if shared:
-        raise BadInput("other processes would disturb what is measured; leave out --processes and --ray")
+        raise BadInput("other processes would disturb what is measured; leave out --engine")
     from stead.run.believed import believed_problem
     from stead.run.session import opened, workers_on
 
@@ -245,8 +262,10 @@ class _Progress:
         if self._first:
             self._first = False
             graphs = [
-                {"name": task.name, "bound": task.bound_seconds, "baselines": task.known} for task in learner.tasks
-            ]
+                {"name": task.name, "bound": task.bound_seconds, "baselines": task.known,
+                 "reference": task.reward.reference_seconds}
+                for task in learner.tasks
+            ]  # fmt: skip
             self._log.write("graphs", graphs=graphs)
         best = [task.scorer.best_seconds for task in learner.tasks]
         greedy = [task.greedy_seconds for task in learner.tasks]

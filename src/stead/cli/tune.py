@@ -37,11 +37,13 @@ def tune(
     seed: options.Seed = 0,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the plan.")] = Path("plan.json"),
     json: options.Json = False,
+    engine: options.EngineName = None,
 ) -> int:
     """Find the placement that runs fastest here: measure, correct what is believed, place again."""
     import sys
 
     from stead.cli.interrupts import held_off
+    from stead.cli.leased import elsewhere
     from stead.cli.output import print_json
     from stead.cli.progress import Progress
     from stead.cli.streams import look, print_lines, show
@@ -58,6 +60,17 @@ def tune(
 
     Budget(time_limit)  # what makes no sense is told before anything is started
     goal = objective_from(objective)
+    if engine is not None:
+        given: list[str] = [
+            "--objective", objective, "--executor", executor, "--measurements", str(measurements), "--time-limit",
+            str(time_limit), "--evaluations", str(evaluations), "--seed", str(seed), "-o", "{folder}/" + output.name,
+        ]  # fmt: skip
+        single = {"--on": on, "--devices": devices, "--batch": batch, "--context": context, "--phase": phase}
+        for option, value in single.items():
+            given += [option, str(value)] if value is not None else []
+        for option, values in (("--shape", shape), ("--read", read)):
+            given += [part for value in values or () for part in (option, value)]
+        return elsewhere(engine, ["tune", model, *given], profile, output, json)
     known = None if profile is None else read_machine_profile(profile)
     reading = options.model_options(batch, context, phase, read, shape)
     workers = workers_on(on or "this-machine")

@@ -118,6 +118,7 @@ class ColocRL:
     It returns the best of all samples, the greedy placement and cheap baselines, and says which of them won.
     """
 
+    name: ClassVar[str] = "colocrl"
     FORMER: ClassVar[Mapping[str, str]] = former(Parts)
 
     variant: str = "corrected"
@@ -137,11 +138,6 @@ class ColocRL:
         check_words(self, {"variant": get_args(Variant), "algorithm": get_args(Algorithm)})
         check_least(self, {"updates": 0, "samples": 1, "hidden": 2, "groups": 1, "imitation": 0, "graphs_per_step": 1})
         check_even(self, "hidden")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "colocrl"
 
     @property
     def parts(self) -> Parts:

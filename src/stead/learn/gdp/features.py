@@ -24,9 +24,10 @@ from stead.learn.gdp.shares import PLACES, device_offsets, node_places
 from stead.learn.ground.equal_devices import device_classes, names_by_first_use
 from stead.learn.ground.features import (
     DIMENSIONS,
-    LIMIT,
     VOCABULARY,
     OperatorTable,
+    clipped,
+    log_slowness,
     operator_table,
     standardised,
 )
@@ -73,7 +74,7 @@ def graph_inputs(
     table = operator_table(problem)
     sums = _Sums(nodes)
     seconds, allowed = sums.total(table.seconds), sums.every(problem.allowed)
-    relative = _relative(seconds, allowed)
+    relative = log_slowness(seconds, allowed)
     words = np.bincount(sums.group * VOCABULARY + table.kinds, minlength=nodes.count * VOCABULARY)
     shares = words.reshape(nodes.count, VOCABULARY) / sums.sizes
     sources, targets = _edges(table, sums.group)
@@ -104,11 +105,11 @@ def graph_inputs(
         beside = np.concatenate([beside, own if unit is None else own[unit.numpy()]], axis=2)
     return GraphInputs(
         words=torch.from_numpy(shares.astype(np.float32)),
-        numbers=torch.from_numpy(_clean(numbers)),
+        numbers=torch.from_numpy(clipped(numbers)),
         near=near,
-        beside=torch.from_numpy(_clean(beside)),
-        devices=torch.from_numpy(_clean(_devices(problem, table))),
-        whole=torch.from_numpy(_clean(_whole(problem, table))),
+        beside=torch.from_numpy(clipped(beside)),
+        devices=torch.from_numpy(clipped(_devices(problem, table))),
+        whole=torch.from_numpy(clipped(_whole(problem, table))),
         unit=unit,
         allowed=torch.from_numpy(may),
         room=room,
@@ -238,7 +239,7 @@ def _devices(problem: Problem, table: OperatorTable) -> NDArray[np.float64]:  # 
     fastest = np.where(problem.allowed, table.seconds, np.inf).min(axis=1)
     own = np.where(problem.allowed, table.seconds, fastest[:, None]).sum(axis=0)
     speed = np.log(np.maximum(own, 1e-30) / max(float(fastest.sum()), 1e-30))
-    capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.float64)
+    capacity = problem.limit_bytes.astype(np.float64)
     rates = problem.routes.bytes_per_second.copy()
     np.fill_diagonal(rates, np.nan)
     usable = np.isfinite(rates) & (rates > 0)
@@ -260,7 +261,7 @@ def _devices(problem: Problem, table: OperatorTable) -> NDArray[np.float64]:  # 
 def _whole(problem: Problem, table: OperatorTable) -> NDArray[np.float64]:  # [WHOLE_FEATURES]
     """Numbers about graph and cluster together: how dear transfers are, how tight memory is."""
     graph, amounts = problem.graph, table.sums.sum(axis=0)
-    capacity = sum(float(device.usable_bytes) for device in problem.cluster)
+    capacity = sum(map(float, problem.limit_bytes.tolist()))
     needed = float(graph.weight_bytes.sum()) + float(graph.tensor_bytes.sum())
     latency = problem.routes.latency_seconds[~np.eye(len(problem.cluster), dtype=bool)]
     latency = latency[np.isfinite(latency)]
@@ -274,14 +275,6 @@ def _whole(problem: Problem, table: OperatorTable) -> NDArray[np.float64]:  # [W
             float((graph.phases != 0).mean()) if len(graph) else 0.0,
         ]
     )
-
-
-def _relative(seconds: NDArray[np.float64], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:  # [N, K]
-    floor = np.where(allowed, np.maximum(seconds, 1e-12), np.inf)
-    fastest = floor.min(axis=1, keepdims=True)
-    known = allowed & np.isfinite(fastest)
-    ratio = np.divide(floor, fastest, out=np.ones_like(seconds), where=known)
-    return np.where(known, np.log(np.maximum(ratio, 1.0)), 0.0)
 
 
 def _edges(table: OperatorTable, group: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -325,8 +318,3 @@ def _merged(room: Room) -> Room:
     return Room(
         torch.from_numpy(uses[:, kept].copy()), torch.from_numpy(total), room.held_bytes, room.capacity
     )
-
-
-def _clean(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    finite = np.nan_to_num(values, nan=0.0, posinf=LIMIT, neginf=-LIMIT)
-    return np.clip(finite, -LIMIT, LIMIT).astype(np.float32)

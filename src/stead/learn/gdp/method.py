@@ -150,6 +150,8 @@ PRESETS: dict[str, Preset] = {
 class Parts:
     """What experiments vary and nobody else; a policy file keeps all of it but `copies`."""
 
+    name: ClassVar[str] = "gdp"  # for error lines
+
     hidden: int = 64
     rounds: int = 3
     layers: int = 2
@@ -172,11 +174,6 @@ class Parts:
                 f"gdp: hidden must be a multiple of twice the heads, got {self.hidden} for {self.heads} heads"
             )
 
-    @property
-    def name(self) -> str:
-        """For error lines."""
-        return "gdp"
-
 
 @dataclass(frozen=True, slots=True)
 class GDP:
@@ -186,6 +183,7 @@ class GDP:
     it by local search.
     """
 
+    name: ClassVar[str] = "gdp"
     FORMER: ClassVar[Mapping[str, str]] = former(Parts)
 
     variant: str = "corrected"
@@ -204,11 +202,6 @@ class GDP:
         check_words(self, {"variant": get_args(Variant)})
         check_least(self, dict.fromkeys(("fine_tune", "updates", "samples", "imitation"), 0))
         check_least(self, {"units": 1, "graphs_per_step": 1})
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "gdp"
 
     @property
     def parts(self) -> Parts:

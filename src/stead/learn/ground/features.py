@@ -215,11 +215,11 @@ def group_features(
         axis=1,
     )
     return GroupFeatures(
-        counts=_clean(counts / np.maximum(counts.max(axis=1, keepdims=True), 1.0)),
-        numbers=_clean(numbers),
-        adjacency=_clean(_adjacency(table, group, count, columns)),
-        relative=_clean(_relative(seconds, allowed)),
-        ties=_clean(_ties(table, group, count if columns else 0)),
+        counts=clipped(counts / np.maximum(counts.max(axis=1, keepdims=True), 1.0)),
+        numbers=clipped(numbers),
+        adjacency=clipped(_adjacency(table, group, count, columns)),
+        relative=clipped(log_slowness(seconds, allowed)),
+        ties=clipped(_ties(table, group, count if columns else 0)),
         allowed=allowed,
     )
 
@@ -264,7 +264,7 @@ def _ties(
     return np.asarray(total / np.maximum(total.sum(axis=1, keepdims=True), 1e-9))
 
 
-def _relative(seconds: NDArray[np.float64], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
+def log_slowness(seconds: NDArray[np.float64], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
     """log(seconds / fastest) of every group and device."""
     floor = np.where(allowed, np.maximum(seconds, 1e-12), np.inf)
     fastest = floor.min(axis=1, keepdims=True)
@@ -314,6 +314,7 @@ def _dims(graph: Graph) -> NDArray[np.float64]:  # [operator, DIMENSIONS]
     return np.log1p(np.maximum(found, 0.0))
 
 
-def _clean(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def clipped(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Numbers that a network can take: within -LIMIT .. LIMIT, 0 for what is none."""
     finite = np.nan_to_num(values, nan=0.0, posinf=LIMIT, neginf=-LIMIT)
     return np.clip(finite, -LIMIT, LIMIT).astype(np.float32)

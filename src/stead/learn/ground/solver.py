@@ -17,17 +17,17 @@ from typing import Protocol
 import numpy as np
 
 from stead.cluster.quantities import format_seconds
+from stead.engine import Engine
 from stead.errors import BadInput
 from stead.learn.ground.loop import Metrics, Trainee
 from stead.learn.ground.network import Inputs
 from stead.learn.ground.one_shot import OneShot
 from stead.learn.ground.policy import Method, NetworkPolicy, Policy, Proposal, Reads, document_of
-from stead.learn.ground.ray_workers import Actors
 from stead.learn.ground.reward import OWN, Evaluator
 from stead.learn.ground.task import REFERENCES, Start, Task, attempted
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.ground.training_run import Run, train
-from stead.learn.ground.workers import Processes
+from stead.learn.ground.workers import Spread
 from stead.problem import Placement, Priority, Problem
 from stead.sim import simulate_many
 from stead.sim.bounds import best_bound
@@ -192,12 +192,11 @@ def train_policy(
     run: Run,
     *,
     seed: int = 0,
-    processes: int = 1,
-    ray: bool = False,
+    engine: Engine | None = None,
     report: Callable[[Metrics, Trainee], None] | None = None,
     evaluate: Evaluator | None = None,
 ) -> Trainee:
-    """Train a method on problems and write its policy with log and curve; see workers.py about processes.
+    """Train a method on problems and write its policy with log and curve; see workers.py about the engine.
 
     With `evaluate` rewards of the one problem come from there, those of the baselines included.
     """
@@ -210,31 +209,26 @@ def train_policy(
         for task, name in zip(learner.tasks, names, strict=True):
             task.name = name
         devices = max(len(problem.cluster) for problem in problems)
-        with _shared_out(learner, processes, ray, method.name):
+        with _shared_out(learner, engine, method.name):
             train(learner, run, document_of(method, devices), report=report)
     return learner
 
 
 @contextmanager
-def _shared_out(learner: Trainee, processes: int, ray: bool, name: str) -> Iterator[None]:
-    """Let several processes do the work of the network meanwhile."""
-    if processes < 1:
-        raise BadInput(f"--processes must be at least 1, got {processes}")
-    if processes == 1 and not ray:
+def _shared_out(learner: Trainee, engine: Engine | None, name: str) -> Iterator[None]:
+    """Let the workers of an engine do the work of the network meanwhile."""
+    if engine is None:
         yield
         return
     if not isinstance(learner, OneShot):
-        raise BadInput(f"{name} trains in one process; leave out --processes and --ray")
-    graphs = min(learner.training.graphs_per_step, len(learner.tasks))
-    if graphs < 2:
+        raise BadInput(f"{name} trains in one process; leave out --engine")
+    if min(learner.training.graphs_per_step, len(learner.tasks)) < 2:
         raise BadInput(
             "an update that learns from one graph cannot be shared out: give several graphs, or one of them several "
             "times, and --set graphs_per_step=N"
         )
-    count = min(processes, graphs)
-    with Actors(learner.replica(), count) if ray else Processes(learner.replica(), count) as workers:
-        learner.workers = workers
-        yield
+    learner.workers = Spread(learner.replica(), engine)
+    yield
 
 
 def begin_with_baselines(search: Search, names: Sequence[str]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """One training run: updates, progress, a log, checkpoints that survive a kill, and a curve at the end.
 
 Beside the policy NAME.safetensors lie NAME.checkpoint.safetensors (all that the next update needs), NAME.jsonl (one row
-per update) and NAME.svg (the learning curve).
+per update, the first with bound and rules) and NAME.svg (the learning curve).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def train(
     with closing(Log(run, trainee.version)) as log:
         while trainee.version < run.updates:
             metrics = trainee.update()
-            log.add(metrics)
+            log.add(metrics, curves.lines_of(trainee.tasks))
             if report is not None:
                 report(metrics, trainee)
             if trainee.version % run.every == 0 or trainee.version == run.updates:
@@ -102,10 +102,14 @@ class Log:
         write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = path.open("a", encoding="utf-8")
         self._begin = time.monotonic() - (_number(rows[-1], "elapsed_seconds") if rows else 0.0)
+        self._first = not rows
 
-    def add(self, metrics: Metrics) -> None:
-        """Log one update."""
-        row = {"elapsed_seconds": time.monotonic() - self._begin, **metrics.as_dict()}
+    def add(self, metrics: Metrics, lines: Mapping[str, float]) -> None:
+        """Log one update; the first one with the lines that a learning curve is drawn beside."""
+        row: dict[str, object] = {"elapsed_seconds": time.monotonic() - self._begin, **metrics.as_dict()}
+        if self._first:
+            row["lines"] = dict(lines)
+        self._first = False
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
 

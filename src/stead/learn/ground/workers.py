@@ -1,4 +1,4 @@
-"""Who does the work of a network: this process alone, or several that each take some of the graphs.
+"""Who does the work of a network: this process alone, or the workers of an engine, which each take some of the graphs.
 
     OneShot  one      parameters, optimiser, baselines, elites, scores: all that is ever saved (one_shot.py)
     Replica  of each  the network and what it reads of every graph; given parameters, it draws or makes gradients
@@ -10,28 +10,21 @@ several controllers: each draws samples of its own, their gradients are averaged
 
 from __future__ import annotations
 
-import multiprocessing
-import pickle
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from stead.errors import SteadError
+from stead.engine import Blob, Engine, Task
 from stead.learn.ground.losses import ppo_loss, reinforce_loss
 from stead.learn.ground.network import Inputs, Network
 from stead.learn.ground.torch_state import one_thread
 
-PATIENCE_SECONDS = 5.0  # for a process to end by itself
 Weights = list[NDArray[np.generic]]  # of all parameters, in their order
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,119 +137,39 @@ class Alone(Generic[Inputs]):
         return [self.replica.gradient(lesson, len(lessons)) for lesson in lessons]
 
 
-class Processes:
-    """Several processes of this machine, the graphs dealt out in turn; a context manager that ends them."""
+class Spread:
+    """Workers of an engine, a task for every graph."""
 
-    def __init__(self, replica: Replica[Inputs], count: int) -> None:
+    def __init__(self, replica: Replica[Inputs], engine: Engine) -> None:
         self._network: nn.Module = replica.network
-        spawn = multiprocessing.get_context("spawn")  # a fork would inherit locks of native threads
-        self._ends: list[Connection] = []
-        self._processes = []
-        content = pickle.dumps(replica)
-        for _ in range(count):
-            own, other = spawn.Pipe()
-            process = spawn.Process(target=_serve, args=(other,), daemon=True)
-            process.start()
-            other.close()
-            own.send_bytes(content)
-            self._ends.append(own)
-            self._processes.append(process)
-
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for end in self._ends:
-            end.close()  # which is what they end at
-        for process in self._processes:
-            process.join(PATIENCE_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        self._replica = Blob.of(replica)
+        self._engine = engine
 
     def draw(self, draws: Sequence[Draw]) -> list[Tensor]:
         """Actions of each."""
-        return cast(list[Tensor], self._asked(draws, len(draws)))
+        return cast(list[Tensor], self._asked(draws))
 
     def gradients(self, lessons: Sequence[Lesson]) -> list[Answer]:
         """Of each lesson."""
-        return cast(list[Answer], self._asked(lessons, len(lessons)))
+        return cast(list[Answer], self._asked(lessons))
 
-    def _asked(self, work: Sequence[Draw | Lesson], among: int) -> Sequence[Tensor | Answer]:
+    def _asked(self, work: Sequence[Draw | Lesson]) -> Sequence[Tensor | Answer]:
         """Answers in the order of the work."""
-        weights = weights_of(self._network)
-        busy = self._ends[: len(work)]
-        try:
-            for end, dealt in zip(busy, hands(work, len(busy)), strict=True):
-                end.send_bytes(pickle.dumps((weights, dealt, among)))
-            parts = [pickle.loads(end.recv_bytes()) for end in busy]
-        except (EOFError, OSError):
-            raise SteadError(self._fallen()) from None
-        for part in parts:
-            if isinstance(part, BaseException):
-                raise part
-        return in_order(cast(list[list[Tensor | Answer]], parts))
-
-    def _fallen(self) -> str:
-        for process in self._processes:
-            process.join(PATIENCE_SECONDS / len(self._processes))
-        codes = [process.exitcode for process in self._processes if process.exitcode is not None]
-        return (
-            f"a training process ended unexpectedly (exit code {codes[0] if codes else 'unknown'}; -9 mostly means "
-            "that memory was short); go on with --resume, perhaps with fewer processes"
-        )
+        blobs = self._replica, Blob.of(weights_of(self._network))
+        tasks = [Task.of(f"graph {one.graph}", answer_of, one, len(work), blobs=blobs) for one in work]
+        return [outcome.value for outcome in self._engine.map(tasks)]
 
 
-def hands(work: Sequence[T], count: int) -> list[Sequence[T]]:
-    """Work dealt out in turn.
-
-    >>> hands([0, 1, 2], 2)
-    [[0, 2], [1]]
-    """
-    return [work[first::count] for first in range(count)]
-
-
-def in_order(parts: Sequence[Sequence[T]]) -> list[T]:
-    """What was dealt out by `hands`, in the order it had.
-
-    >>> in_order([["a", "c"], ["b"]])
-    ['a', 'b', 'c']
-    """
-    return [parts[n % len(parts)][n // len(parts)] for n in range(sum(map(len, parts)))]
+def answer_of(replica: Blob, weights: Blob, work: Draw | Lesson, among: int) -> Tensor | Answer:
+    """What a replica elsewhere does with one graph, as a task."""
+    own: Replica[object] = replica.value
+    with one_thread():
+        with torch.no_grad():
+            for parameter, values in zip(own.network.parameters(), weights.value, strict=True):
+                parameter.copy_(torch.from_numpy(values))
+        return own.draw(work) if isinstance(work, Draw) else own.gradient(work, among)
 
 
 def weights_of(network: nn.Module) -> Weights:
     """The numbers of all parameters, in their order."""
     return [parameter.detach().numpy() for parameter in network.parameters()]
-
-
-def answers_of(
-    replica: Replica[Inputs], weights: Weights, work: Sequence[Draw | Lesson], among: int
-) -> list[Tensor | Answer]:
-    """What a replica elsewhere does with a message."""
-    with one_thread():
-        with torch.no_grad():
-            for parameter, values in zip(replica.network.parameters(), weights, strict=True):
-                parameter.copy_(torch.from_numpy(values))
-        return [
-            replica.draw(one) if isinstance(one, Draw) else replica.gradient(one, among) for one in work
-        ]
-
-
-def _serve(end: Connection) -> None:
-    """The life of a process of the workers: it ends when nobody is left to ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner
-    try:
-        replica: Replica[object] = pickle.loads(end.recv_bytes())
-        while True:
-            message = pickle.loads(end.recv_bytes())
-            answer: list[Tensor | Answer] | Exception
-            try:
-                answer = answers_of(replica, *message)
-            except Exception as error:  # for the learner to raise
-                answer = error
-            end.send_bytes(pickle.dumps(answer))
-    except (EOFError, OSError):
-        return

@@ -121,17 +121,14 @@ PRESETS: dict[str, Preset] = {
 class Parts:
     """What experiments vary and nobody else."""
 
+    name: ClassVar[str] = "hdp"  # for error lines
+
     init: str = "rules"  # of the grouper; random: nothing is copied. Corrected only
     temperature: float = 0.0  # of the logits; 0: that of the variant
     follow: float = FOLLOW  # how strongly a group goes with placed neighbours before training; corrected only
 
     def __post_init__(self) -> None:
         check_words(self, {"init": get_args(Init)})
-
-    @property
-    def name(self) -> str:
-        """For error lines."""
-        return "hdp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +138,7 @@ class HDP:
     It returns the best of all samples, the greedy placement and cheap baselines, and says which of them won.
     """
 
+    name: ClassVar[str] = "hdp"
     FORMER: ClassVar[Mapping[str, str]] = former(Parts)
 
     variant: str = "corrected"
@@ -158,11 +156,6 @@ class HDP:
         check_words(self, {"variant": get_args(Variant)})
         check_least(self, {"updates": 0, "samples": 1, "hidden": 2, "groups": 1, "graphs_per_step": 1})
         check_even(self, "hidden")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "hdp"
 
     @property
     def parts(self) -> Parts:

@@ -53,7 +53,7 @@ def look(problem: Problem, grouping: Grouping) -> Seen:
     def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.bincount(group, weights=values, minlength=count).astype(np.float64)
 
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     reader, producer = group[graph.readers], group[graph.tensor_producer]
     outside = reader != producer[tensor]
     crossing = np.unique(np.stack([tensor[outside], reader[outside]], axis=1), axis=0).reshape(-1, 2)

@@ -88,6 +88,8 @@ GONE = {"stay": 0.0, "convex": False}  # options that left; files name them stil
 class Parts:
     """What experiments vary and nobody else; a policy file keeps it. Corrected only."""
 
+    name: ClassVar[str] = "hsdag"  # for error lines
+
     layers: int = 2
     encoder: str = "gcn"
     features: str = "cost"  # structure: without anything that knows seconds
@@ -102,11 +104,6 @@ class Parts:
         check_words(self, words)
         check_least(self, {"layers": 0, "walks": 0, "levels": 1, "min_groups": 0})
 
-    @property
-    def name(self) -> str:
-        """For error lines."""
-        return "hsdag"
-
 
 @dataclass(frozen=True, slots=True)
 class HSDAG:
@@ -115,6 +112,7 @@ class HSDAG:
     It returns the best of all samples, the preferred placement, cheap baselines and a portfolio, and says who won.
     """
 
+    name: ClassVar[str] = "hsdag"
     FORMER: ClassVar[Mapping[str, str]] = {
         **former(Parts),
         **dict.fromkeys(GONE, " any more; no result needs it"),
@@ -138,11 +136,6 @@ class HSDAG:
     def __post_init__(self) -> None:
         check_words(self, {"variant": get_args(Variant), "coarsening": COARSENINGS})
         check_least(self, {"evaluations": 0, "samples": 1, "hidden": 1, "groups": 1, "patience": 0})
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "hsdag"
 
     @property
     def parts(self) -> Parts:

@@ -188,7 +188,7 @@ def _edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(pairs of groups [edge, 2], bytes [reader, producer]): a tensor counts once per group that reads it."""
     graph = problem.graph
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     source, target = graph.tensor_producer[tensor], graph.readers
     seen = np.ones(len(tensor), dtype=bool)
     if forward:
@@ -206,7 +206,7 @@ def _edges(
 def _outside(problem: Problem, group: NDArray[np.int64], count: int) -> NDArray[np.float64]:  # [group]
     """Bytes of tensors that another group reads, each once."""
     graph = problem.graph
-    tensor = np.repeat(np.arange(graph.tensor_count), np.diff(graph.reader_first))
+    tensor = graph.tensor_of_read
     source = group[graph.tensor_producer[tensor]]
     leaves = np.unique(tensor[source != group[graph.readers]])
     total = np.bincount(

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast, get_args
 
@@ -112,6 +112,8 @@ PRESETS: dict[str, Preset] = {
 class Parts:
     """What experiments vary and nobody else; a policy file keeps what its network is made of or shown (`KEPT`)."""
 
+    name: ClassVar[str] = "placeto"  # for error lines
+
     algorithm: str = ""  # reinforce or ppo; empty: that of the variant
     led: int = 4  # of the episodes of an update that imitates, that copy; the others learn from rewards
     messages: bool = True  # off: groups hear nothing of their neighbours (simple aggregator)
@@ -126,11 +128,6 @@ class Parts:
         check_words(self, {"algorithm": ("", *get_args(Algorithm)), "traversal": get_args(Traversal)})
         check_least(self, {"led": 1})
 
-    @property
-    def name(self) -> str:
-        """For error lines."""
-        return "placeto"
-
 
 KEPT = tuple(one.name for one in fields(Parts) if one.name not in ("algorithm", "led"))
 
@@ -143,6 +140,7 @@ class Placeto:
     which of them won.
     """
 
+    name: ClassVar[str] = "placeto"
     FORMER: ClassVar[Mapping[str, str]] = {
         **former(Parts),
         **dict.fromkeys(("returns", "alarm"), " any more; it is part of the variant"),
@@ -171,11 +169,6 @@ class Placeto:
             raise BadInput(f"placeto: a learning rate lies in 0 .. 1, got {self.learning_rate}")
         if self.fine_tune and (not self.policy or (self.policy == PRETRAINED and self.variant != "corrected")):
             raise BadInput("placeto: fine_tune goes on from a policy; give policy=FILE or set updates")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "placeto"
 
     @property
     def parts(self) -> Parts:
@@ -332,7 +325,7 @@ class PlacetoPolicy:
     arrays: Arrays  # of the network
     devices: int
     taught: bool = True
-    name: str = field(default="placeto", init=False)
+    name: ClassVar[str] = "placeto"
 
     @staticmethod
     def load(path: Path) -> PlacetoPolicy:

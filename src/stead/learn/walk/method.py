@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ class Walk:
     of the policy repeat it with noise that the seed decides.
     """
 
+    name: ClassVar[str] = "walk"
+
     policy: str = PRETRAINED  # a file, the policy of the package, or "zero": list scheduling alone
     walks: int = WALKS
     with_heft: bool = False  # whether the heft family is asked, too
@@ -59,11 +62,6 @@ class Walk:
             raise BadInput(f"walk needs a policy: a file, {PRETRAINED!r} or {ZERO!r}")
         if self.threads < 0:
             raise BadInput(f"threads must be 0 (all cores) or more, got {self.threads}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "walk"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It builds schedules, and was trained on the latency of dataflow execution."""

@@ -183,7 +183,7 @@ class Grounds:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.unit_groups = groupings(problem)[:MOST_GROUPINGS]
-        self.limit_bytes = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
+        self.limit_bytes = problem.limit_bytes
         self._tables: dict[int, _native.WalkTables] = {}
 
     @property

@@ -1,0 +1,62 @@
+"""Engines that tests start and end: processes of this machine, a Dask cluster and Ray, all on loopback."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from stead.engine import Engine, opened_engine
+
+KINDS = ("local", "dask", "ray")
+MISSING = {"dask": "distributed", "ray": "ray"}
+
+
+def needs(kind: str) -> None:
+    """Skip where an engine is not installed, which is the only reason."""
+    package = MISSING.get(kind)
+    if package is not None and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: pip install stead[{kind}]")
+
+
+@contextmanager
+def started(kind: str, workers: int) -> Iterator[Engine]:
+    """An engine with so many workers."""
+    needs(kind)
+    if kind == "dask":
+        with dask_cluster(workers) as address, opened_engine(address) as engine:
+            yield engine
+        return
+    with quiet(), opened_engine(f"{kind}:{workers}") as engine:
+        yield engine
+
+
+@contextmanager
+def dask_cluster(workers: int) -> Iterator[str]:
+    """The address of a scheduler whose worker processes come back when they are killed."""
+    import logging
+
+    from distributed import LocalCluster
+
+    with quiet():
+        cluster = LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None,
+            silence_logs=logging.CRITICAL, host="127.0.0.1",
+        )  # fmt: skip
+        try:
+            yield cluster.scheduler_address.replace("tcp://", "dask://")
+        finally:
+            cluster.close(timeout=20)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Warnings of engines about themselves are not ours."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
