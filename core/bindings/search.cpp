@@ -42,7 +42,7 @@ void bind_result(nb::module_& module) {
 std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uint8_t> placement,
                                 std::span<const std::int32_t> order, std::span<const std::int32_t> operators,
                                 std::span<const std::uint8_t> targets, std::span<const std::uint8_t> kept,
-                                bool by_reader, std::int32_t first, std::int32_t last, Ticks cutoff) {
+                                bool by_reader, std::int32_t first, std::int32_t last, Ticks cutoff, Ticks patience) {
     if (std::ssize(placement) != problem.operators)
         fail("placement needs ", problem.operators, " entries, got ", placement.size());
     if (operators.size() != targets.size() || operators.size() != kept.size())
@@ -67,7 +67,7 @@ std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uin
             continue;
         }
         decoder.place(v, targets[i]);
-        const Ticks value = decoder.evaluate(cutoff);
+        const Ticks value = decoder.evaluate(cutoff, patience);
         ticks.push_back(value == never ? -1 : value);
         if (kept[i] && value != never)
             decoder.keep();
@@ -119,18 +119,20 @@ void bind_search(nb::module_& module) {
         [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order,
            const Vector<std::int32_t>& operators, const Vector<std::uint8_t>& targets,
            const Vector<std::uint8_t>& kept, bool by_reader, std::int32_t first, std::int32_t last,
-           Ticks cutoff_ticks) {
+           Ticks cutoff_ticks, Ticks patience_ticks) {
+            if (patience_ticks < 0) fail("patience_ticks must be at least 0, got ", patience_ticks);
             return column(without_gil([&] {
                 return decode_moves(problem, vector(placement), vector(order), vector(operators), vector(targets),
-                                    vector(kept), by_reader, first, last, std::min(cutoff_ticks, never - 1));
+                                    vector(kept), by_reader, first, last, std::min(cutoff_ticks, never - 1), patience_ticks);
             }));
         },
         "problem"_a, nb::kw_only(), "placement"_a.noconvert(), "order"_a.noconvert(), "operators"_a.noconvert(),
         "targets"_a.noconvert(), "kept"_a.noconvert(), "by_reader"_a = false, "first"_a = 0,
-        "last"_a = INT32_MAX, "cutoff_ticks"_a = never,
+        "last"_a = INT32_MAX, "cutoff_ticks"_a = never, "patience_ticks"_a = never,
         "[move]; ticks under policy program_order once each operator is on its target, -1 where it cannot be or the "
         "cutoff is exceeded. Moves that are not kept are taken back. Channels send in the order of producers or of "
-        "first readers; operators of moves stand before position `last`, and most of what is kept from `first` on.");
+        "first readers; operators of moves stand before position `last`, and most of what is kept from `first` on. With "
+        "`patience_ticks` moves are given up, some of them in vain, that fall behind the cutoff by more than that.");
     module.def(
         "list_sends",
         [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order) {

@@ -15,6 +15,7 @@ constexpr int share_interval = 128;
 constexpr double memory_of_gains = 0.98;
 constexpr double least_share = 0.4;  // of all moves, spread evenly
 constexpr double neutral_kept = 0.3;
+constexpr double patience_with_many = 0.03;  // of the makespan: how far a move of many operators may fall behind
 
 /// How often a kind of move is tried that gains nothing, in relation to the others.
 double floor_of(int move) { return move == static_cast<int>(Move::relist) ? 0.02 : 1.0; }
@@ -109,6 +110,13 @@ Ticks Climber::threshold() {
     return decoder_.makespan() + static_cast<Ticks>(temperature_ * rng_.exponential());
 }
 
+/// How far a move may fall behind before it is given up. What one operator delays is seldom made up for behind it; what
+/// many do in one place may pay in another.
+Ticks Climber::patience(Move move) const {
+    const bool few = move == Move::unit || move == Move::swap || move == Move::shift;
+    return few ? 0 : static_cast<Ticks>(patience_with_many * static_cast<double>(decoder_.makespan()));
+}
+
 void Climber::step() {
     Move move = choose();
     if (move == Move::relist && decoder_.last() - decoder_.first() < tables_.problem.operators) move = Move::resort;
@@ -121,7 +129,7 @@ void Climber::step() {
         stager_.drop();
         return reward(move, 0, work() - before + 8);
     }
-    const Ticks ticks = decoder_.evaluate(overflow < overflow_ ? never : threshold());
+    const Ticks ticks = overflow < overflow_ ? decoder_.evaluate(never) : decoder_.evaluate(threshold(), patience(move));
     const bool keeps = ticks != never && (ticks != now || overflow < overflow_ || chance(rng_, neutral_kept));
     if (!keeps) {
         stager_.drop();

@@ -59,6 +59,7 @@ private:
     void reward(Move move, Ticks gain, std::int64_t cost);
     void set_shares();
     Ticks threshold();
+    Ticks patience(Move move) const;
     bool over(std::int64_t end);
     void remember();
 

@@ -39,11 +39,13 @@ Decoder::Decoder(const Problem& problem, const DecodeTables& tables)
       step_(tables.step), width_(problem.devices + problem.channels), device_(operators_), settled_(operators_),
       order_(operators_), position_(operators_), finish_(operators_), at_(problem.tensors * devices_),
       tail_(operators_), heads_((checkpoint_at(operators_) + 1) * width_), tails_(heads_.size()),
-      longest_finish_(checkpoint_at(operators_) + 1), now_(width_), crossing_(checkpoint_at(operators_) + 1) {}
+      longest_finish_(checkpoint_at(operators_) + 1), now_(width_), after_(operators_),
+      crossing_(checkpoint_at(operators_) + 1) {}
 
 void Decoder::load(const std::uint8_t* placement, const std::int32_t* order, Sends sends) {
     forget();
     sends_ = sends;
+    rest_ = tables_.behind.data();
     if (sends_ == Sends::by_reader) {
         booked_.assign(at_.size(), {operators_, pass_});
         send_tail_.resize(at_.size());
@@ -90,6 +92,7 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
     const std::int32_t* const read_first = tables_.reads.first.data();
     const std::int32_t* const read = tables_.reads.items.data();
     const std::uint8_t* const device = device_.data();
+    const Ticks* const rest = rest_;
     const std::int64_t k = devices_;
     constexpr bool is_trial = kPass != Pass::settle;
     Forget forget(nullptr);
@@ -100,7 +103,7 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
         Ticks start = free[d];
         for (std::int32_t r = read_first[v]; r < read_first[v + 1]; ++r) start = std::max(start, at_[read[r] * k + d]);
         const Ticks finish = start + view.durations[v * k + d];
-        if (is_trial && finish + tables_.behind[v] > cut) {
+        if (is_trial && finish + rest[v] > cut) {
             decoded_ += i - begin + 1;
             return false;
         }
@@ -137,6 +140,7 @@ bool Decoder::run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut) {
     const std::int32_t* const read = tables_.reads.items.data();
     const std::int32_t* const producer = problem_.producer.data();
     const std::uint8_t* const device = device_.data();
+    const Ticks* const rest = rest_;
     const std::int64_t k = devices_;
     constexpr bool is_trial = kPass != Pass::settle;
     Forget forget(nullptr);
@@ -161,7 +165,7 @@ bool Decoder::run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut) {
             start = std::max(start, at_[index]);
         }
         const Ticks finish = start + view.durations[v * k + d];
-        if (is_trial && finish + tables_.behind[v] > cut) {
+        if (is_trial && finish + rest[v] > cut) {
             decoded_ += i - begin + 1;
             return false;
         }
@@ -216,6 +220,7 @@ void Decoder::retreat(std::int32_t end, std::int32_t begin) {
             retreat_by_producer(order_[i], frontier);
         else
             retreat_by_reader(order_[i], frontier);
+        after_[order_[i]] = tail_[order_[i]] - duration(order_[i], device_[order_[i]]);
         if (i % step_ == 0) std::copy_n(frontier, width_, tails(i / step_));
     }
     decoded_ += end - begin;
@@ -367,14 +372,14 @@ void Decoder::find_range() {
     run_end_ = std::clamp(checkpoint_at(change_end_) * step_, first_, operators_);
 }
 
-Ticks Decoder::evaluate(Ticks threshold) {
+Ticks Decoder::evaluate(Ticks threshold, Ticks patience) {
     find_range();
     if (change_begin_ >= change_end_) return makespan_ <= threshold ? makespan_ : never;
     const std::int32_t begin = run_begin_ / step_;
     std::copy_n(head(begin), width_, now_.begin());
     now_longest_ = longest_finish_[begin];
     begin_pass(run_begin_);
-    if (!try_changes(threshold)) return never;
+    if (!try_changes(threshold, patience)) return never;
     // What changed decides, unless all of it became shorter than the makespan was.
     const std::int32_t checkpoint = checkpoint_at(run_end_);
     const Ticks changed = std::max({now_longest_, over_resources(checkpoint), over_changed_tensors(run_end_)});
@@ -388,10 +393,23 @@ Ticks Decoder::evaluate(Ticks threshold) {
     return exact <= threshold ? exact : never;
 }
 
-/// Decodes what changes; false as soon as something cannot end before the threshold.
-bool Decoder::try_changes(Ticks threshold) {
+/// Decodes what changes; false as soon as something cannot end before the threshold or, with patience, is not likely to.
+bool Decoder::try_changes(Ticks threshold, Ticks patience) {
     const std::int32_t inside = std::min(run_end_, last_);
-    return run<Pass::trial>(run_begin_, inside, threshold) && run<Pass::trial_behind>(inside, run_end_, threshold);
+    const bool hasty = patience < never - threshold;  // else it could never give up sooner
+    const Ticks cut = hasty ? threshold + patience : threshold;
+    if (hasty) {
+        for (const std::int32_t v : placed_) after_[v] = tables_.behind[v];
+        for (const auto& [position, v] : arranged_) after_[v] = tables_.behind[v];
+        rest_ = after_.data();
+    }
+    const bool may_do = run<Pass::trial>(run_begin_, inside, cut) && run<Pass::trial_behind>(inside, run_end_, cut);
+    rest_ = tables_.behind.data();
+    if (hasty) {
+        for (const std::int32_t v : placed_) after_[v] = tail_[v] - duration(v, settled_[v]);
+        for (const auto& [position, v] : arranged_) after_[v] = tail_[v] - duration(v, settled_[v]);
+    }
+    return may_do;
 }
 
 /// The longest path over a device or channel from now_ to the end.

@@ -66,7 +66,10 @@ public:
     /// Stages other operators at positions `begin`, `begin` + 1, ...: a permutation of those that stand there.
     void arrange(std::int32_t begin, std::span<const std::int32_t> operators);
     /// The makespan with what is staged; `never` if it is above `threshold` or a tensor cannot get to a reader.
-    Ticks evaluate(Ticks threshold);
+    ///
+    /// With `patience` it gives up early, and now and then in vain: as soon as an operator that was not moved ends so
+    /// late that it would exceed the threshold by more than that if all behind it took as long as before.
+    Ticks evaluate(Ticks threshold, Ticks patience = never);
     /// Makes what was staged and evaluated part of the schedule.
     void keep();
     /// Forgets what was staged.
@@ -107,7 +110,7 @@ private:
     bool run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut);
     template <Pass kPass>
     bool run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut);
-    bool try_changes(Ticks threshold);
+    bool try_changes(Ticks threshold, Ticks patience);
     template <Pass kPass>
     void note(std::vector<Ticks>& values, std::vector<Undo>& log, std::int64_t index, Ticks value);
     void advance(std::int32_t begin, std::int32_t end);
@@ -155,6 +158,8 @@ private:
     std::vector<Ticks> longest_finish_;   // [checkpoint]; of operators before it
     std::vector<Ticks> now_;              // [device or channel]; when each is free, while decoding
     Ticks now_longest_ = 0;               // the latest finish, while decoding
+    std::vector<Ticks> after_;            // [operator]; from its finish to the end as it was, valid as tail_ is
+    const Ticks* rest_ = nullptr;         // [operator]; what a trial counts from a finish to the end
     std::int32_t heads_valid_ = 0;
     std::int32_t tails_valid_ = 0;
     std::int32_t first_ = 0, last_ = 0;  // the window

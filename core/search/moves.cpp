@@ -252,7 +252,7 @@ bool Moves::stage_resort() {
         const double base = static_cast<double>(by_start ? -decoder_.start(v) : decoder_.tail(v));
         return base + noise * uniform(rng_) * length / std::max(1, size);
     };
-    work_ += length;
+    work_ += 3 * length;  // about what the heap costs
     missing_.assign(length, 0);
     heap_.clear();
     for (std::int32_t i = begin; i < end; ++i) {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from stead.problem import Latency, Placement, ProgramOrder
 from stead.problem.in_ticks import Tables
 from stead.sim import simulate
 from stead.sim.spec.engine import fifo, program_order
+from stead.solvers import Budget
+from stead.solvers.exact.programs.cp_sat import CpSat
 from stead.solvers.registry import REGISTRY, solver
 from stead.solvers.whole_blocks import whole_blocks
 from stead.testing import tiny_problem
@@ -140,6 +143,26 @@ def test_programs_about_loads_claim_nothing_that_is_not_so(part):
     """Every full pipeline, with bounds, cover inequalities and either engine alone."""
     found = wrong_of(LOADS, part, problems=FUZZ or 40, in_turn=True)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("seed", "candidate"),
+    [
+        (1_600_448, Candidate("prefix-mip")),
+        (2_800_864, Candidate("latency-cp", (("max_steps", 3),), evaluations=3000)),
+    ],
+)
+def test_a_program_about_a_handful_of_operators_does_not_scan_its_objective(seed, candidate, monkeypatch):
+    """CP-SAT raised the bounds of both by one picosecond thousands of times a second, and had millions to go."""
+    reports, solve = [], CpSat.solve
+    monkeypatch.setattr(
+        CpSat, "solve", lambda self, report: solve(self, lambda one: (reports.append(one), report(one)))
+    )
+    problem = at_the_byte(drawn(seed), seed, most_runs=20_000)
+    made = solver(candidate.name, **dict(candidate.options))
+    with suppress(Infeasible):  # the program knows less about memory than the simulator
+        made.solve(problem, Budget(seconds=20, evaluations=candidate.evaluations), seed % 7)
+    assert 0 < len(reports) < 1000
 
 
 def test_every_solver_that_does_not_learn_comes_before_the_judge():

@@ -124,6 +124,35 @@ def test_a_small_change_is_judged_as_a_simulation_would(by_reader: bool, data: A
 @pytest.mark.parametrize("window", [(0, 90), (30, 60)])
 @pytest.mark.parametrize("by_reader", [False, True])
 @pytest.mark.parametrize("contention", CONTENTIONS)
+def test_haste_gives_up_too_much_but_never_says_what_is_wrong(
+    contention: str, by_reader: bool, window: tuple[int, int]
+) -> None:
+    problem = contended(contention, seed=3)
+    rng = np.random.default_rng(3)
+    moves, order = 200, random_order(problem.graph, 3)
+    placement = rng.integers(3, size=len(problem.graph)).astype(np.uint8)
+    common: dict[str, Any] = {
+        "placement": placement,
+        "order": order,
+        "operators": order[rng.integers(*window, size=moves)],
+        "targets": rng.integers(3, size=moves).astype(np.uint8),
+        "kept": np.zeros(moves, np.uint8),
+        "by_reader": by_reader,
+        "first": window[0],
+        "last": window[1],
+        "cutoff_ticks": int(simulated(problem, placement[None, :], order, by_reader)[0][0]),
+    }
+    exact = _native.decode_moves(problem.native, **common)
+    hasty = _native.decode_moves(problem.native, **common, patience_ticks=0)
+    patient = _native.decode_moves(problem.native, **common, patience_ticks=10**12)
+    assert patient.tolist() == exact.tolist()
+    assert ((hasty == exact) | (hasty == -1)).all()
+    assert 0 < (hasty >= 0).sum() <= (exact >= 0).sum()
+
+
+@pytest.mark.parametrize("window", [(0, 90), (30, 60)])
+@pytest.mark.parametrize("by_reader", [False, True])
+@pytest.mark.parametrize("contention", CONTENTIONS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_changes_one_after_another_stay_exact(
     contention: str, seed: int, by_reader: bool, window: tuple[int, int]

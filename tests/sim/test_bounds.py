@@ -171,6 +171,41 @@ def test_what_branches_need_together_counts_unless_one_is_sent() -> None:
     assert values(diamond())["crowded path"] == 5.5 + 1
 
 
+@pytest.mark.parametrize(("size_bytes", "microseconds"), [(4000, 8.0), (500, 7.0)])
+@pytest.mark.parametrize("pieces", ["serial", "published"])
+def test_calls_that_a_path_passes_hold_a_branch_or_copy_its_tensors(
+    pieces: Pieces, size_bytes: int, microseconds: float
+) -> None:
+    # v0 (2) -> v1 (3), v2 (2) -> v3 (1), 1 us for 1,000 bytes; the path is 6. Either v2 is in one of its calls, 2 more,
+    # or what v0 makes is written for it and what it makes is read: 4 + 4 or 0.5 + 0.5.
+    problem = called_branch(size_bytes, Latency("offload", pieces=pieces))
+    assert values(problem)["chain of calls"] == pytest.approx(microseconds * 1e-6)
+
+
+def test_calls_that_cannot_hold_a_path_copy_all_that_passes_between_them() -> None:
+    # v0 and v3 fill an accelerator each. Best is v0 alone, 2 + 4, and then the rest, 4 + 6; the path alone is 14.
+    found = values(called_branch(4000, Latency("offload"), weight_bytes=10))
+    assert found["chain of calls in memory"] == pytest.approx(16e-6)
+    assert found["path cut by memory"] == pytest.approx(14e-6)
+
+
+def called_branch(size_bytes: int, objective: Latency, weight_bytes: int = 0) -> Problem:
+    """v0 (2 us) -> v1 (3), v2 (2) -> v3 (1) for two accelerators with room for 10 bytes; v0 and v3 have weights."""
+    build = GraphBuilder("branch")
+    ends = [build.operator("v0")]
+    first = build.tensor(ends[0], size_bytes=size_bytes)
+    both = [build.tensor(build.operator(name, reads=(first,)), size_bytes=size_bytes) for name in ("v1", "v2")]
+    ends.append(build.operator("v3", reads=both))
+    for v, operator in enumerate(ends):
+        build.weight(f"w{v}", size_bytes=weight_bytes, users=[operator])
+    graph, room = build.build(), 10 if weight_bytes else 2**40
+    links = [link for gpu in ("gpu0", "gpu1") for link in link_both_ways("cpu", gpu, bytes_per_second=1e9)]
+    cards = [Device(name, memory_bytes=room) for name in ("gpu0", "gpu1")]
+    cluster = Cluster((Device("cpu", "cpu"), *cards), tuple(links), routing="host")
+    seconds = np.array([[np.inf, us, us] for us in (2e-6, 3e-6, 2e-6, 1e-6)])
+    return Problem(graph, cluster, Costs(graph, cluster, seconds), objective=objective)
+
+
 def test_bounds_are_named_once_and_say_what_they_assume() -> None:
     found = lower_bounds(fan())
     assert len({bound.name for bound in found}) == len(found)

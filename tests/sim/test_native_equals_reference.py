@@ -16,9 +16,9 @@ from stead.problem import Fifo, Latency, Placement, Policy, Priority, Problem, P
 from stead.problem.in_ticks import Tables
 from stead.sim import Status, simulate_many
 from stead.sim.offload_run import offload
-from stead.sim.sequential_run import sequential_timeline
 from stead.sim.spec.loads import loads, sequential
 from stead.sim.spec.memory import peaks, standing_peaks
+from stead.sim.tracing import sequential_timeline
 
 Placed = tuple[Problem, NDArray[np.uint8]]
 

@@ -9,14 +9,16 @@ import pytest
 
 from stead import Budget, Infeasible, Latency, Problem, Roofline, Solution, Throughput, cluster_from
 from stead.errors import BadInput
-from stead.problem import Objective
+from stead.problem import Constraints, Fifo, Objective
 from stead.report.phase_table import phase_table
 from stead.solvers import Search, solver
 from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto
 from stead.solvers.auto_steps import Tuning
+from stead.solvers.build.schedules import Schedule
 from stead.solvers.rules.simple import Even
-from stead.testing import chain3, two_towers
+from stead.solvers.search.search import ScheduleSearch
+from stead.testing import chain3, tiny_problem, two_towers
 from stead.workloads import synthetic
 
 PHASES = [
@@ -175,6 +177,16 @@ def test_a_search_that_ends_before_its_budget_says_that_it_stalled() -> None:
     assert any(note.startswith("stalled: ") for note in solution.notes)
 
 
+def test_where_every_operator_has_one_device_new_starts_come_to_an_end() -> None:
+    """Restarts that evaluate nothing would go on for ever: what is left of the budget cannot be spent."""
+    problem = tiny_problem({"a": 5, "b": 1, "c": 5}, {"c": ["b"]})  # c waits for b, and b for a: no bound says so
+    fixed = problem.with_constraints(Constraints(pin=(("a", "d0"), ("b", "d0"), ("c", "d1"))))
+    fixed = fixed.with_objective(Latency(policy=Fifo(), order="policy"))
+    solution = quick().solve(fixed, Budget(evaluations=3000))
+    assert solution.gap > 0.1
+    assert solution.stopped_by == "finished"
+
+
 @pytest.mark.parametrize("objective", [Latency(), Latency(execution="sequential"), Throughput()])
 def test_new_starts_never_lose_the_incumbent(objective: Objective) -> None:
     problem = unproved().with_objective(objective)
@@ -193,3 +205,24 @@ def unproved() -> Problem:
     cluster, _ = cluster_from("2x 3090 + 3060")
     graph = synthetic("layered", operators=30, width=6, seed=3)
     return Problem(graph, cluster, Roofline().costs(graph, cluster))
+
+
+def test_a_small_graph_is_searched_from_more_starts_than_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 30 evaluations per operator for each start: of 9,000, 40 operators allow 7 starts and 300 one.
+    improve = ScheduleSearch.improve
+    pools: dict[int, int] = {}  # by operators, the first of each
+
+    def counted(self: ScheduleSearch, search: Search, pool: list[Schedule], **how: bool) -> list[Schedule]:
+        pools.setdefault(len(search.problem.graph), len(pool))
+        return improve(self, search, pool, **how)
+
+    monkeypatch.setattr(ScheduleSearch, "improve", counted)
+    cluster, _ = cluster_from("2x 3090,3060")
+    for operators in (40, 300):
+        graph = synthetic("layered", operators=operators, seed=1)
+        problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
+        Auto(exact=False, tuning=Tuning(coarse_share=0.0, ample_coarse_share=0.0)).solve(
+            problem, Budget(evaluations=9000)
+        )
+    small, large = pools.values()
+    assert large == 1 < small

@@ -8,7 +8,7 @@ import pytest
 from stead import Costs, GraphBuilder, Latency, Placement, Problem, simulate
 from stead.placing.loading import load
 from stead.sim import best_bound
-from stead.sim.path_bounds import heaviest_path, least_seconds
+from stead.sim.bounds import heaviest_path, least_seconds
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.exact.series import Series
 from stead.solvers.exact.series_blocks import Tables, blocks

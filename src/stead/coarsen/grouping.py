@@ -10,14 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from stead.coarsen.coarse_problem import coarse_problem
 from stead.errors import BadGraph, BadInput
-from stead.graph import PHASES, Graph
+from stead.graph import UPDATE, Graph
 from stead.graph.arrays import distinct_pairs, with_colocation
 from stead.graph.components import connected, strongly_connected, topological_numbers
 from stead.graph.order import edge_pairs
 from stead.graph.quotient import bundled, quotient
 from stead.problem import Problem
-
-UPDATE = PHASES.index("update")
 
 
 class Grouping:

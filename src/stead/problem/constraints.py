@@ -58,7 +58,7 @@ class Constraints:
         groups = _split(graph.colocation)
         for patterns in self.colocate:
             groups.append(np.unique(np.concatenate([matching(graph, name) for name in patterns])))
-        return _united(len(graph), groups)
+        return _united(len(graph), groups) if groups else np.arange(len(graph), dtype=np.int32)
 
 
 def matching(graph: Graph, name: str) -> NDArray[np.int64]:
@@ -90,7 +90,6 @@ def _split(colocation: NDArray[np.int32]) -> list[NDArray[np.int64]]:
 
 def _united(count: int, groups: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
     """Union of overlapping groups; every operator in none is a unit of its own."""
-    firsts = np.concatenate([np.full(len(group) - 1, group[0]) for group in groups]) if groups else np.zeros(0, int)
-    others = np.concatenate([group[1:] for group in groups]) if groups else firsts
-    roots = connected(count, firsts, others)
+    firsts = np.concatenate([np.full(len(group) - 1, group[0]) for group in groups])
+    roots = connected(count, firsts, np.concatenate([group[1:] for group in groups]))
     return np.unique(roots, return_inverse=True)[1].astype(np.int32).reshape(count)

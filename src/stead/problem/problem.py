@@ -111,6 +111,13 @@ class Problem:
         return seconds
 
     @cached_property
+    def limit_bytes(self) -> NDArray[np.int64]:  # [device]
+        """Memory that every device has to give."""
+        limits = np.array([device.usable_bytes for device in self.cluster], dtype=np.int64)
+        limits.setflags(write=False)
+        return limits
+
+    @cached_property
     def routes(self) -> Routes:
         """How tensors travel between devices."""
         return self.cluster.routes()
@@ -136,7 +143,7 @@ class Problem:
                 bytes_per_second=routes.bytes_per_second,
                 gap_seconds=routes.gap_seconds,
                 channel=routes.channel,
-                memory_bytes=np.array([device.usable_bytes for device in devices], dtype=np.int64),
+                memory_bytes=self.limit_bytes,
                 tensor_seconds=np.zeros(0) if tensor_seconds is None else tensor_seconds,
                 hops=routes.hops,
                 phase=graph.phases,

@@ -20,16 +20,20 @@ from numpy.typing import NDArray
 
 from stead import _native, clock
 from stead.errors import Infeasible
-from stead.graph import PHASES
+from stead.graph import UPDATE
 from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
+from stead.sim.call_chain_bound import call_chain_ticks, call_runs_ticks
 from stead.sim.counting_bound import counting_bound
-from stead.sim.path_bounds import heaviest_path, least_seconds, runs_in_memory
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
 LOOKS_PER_SECOND = 8_000_000
 WINDOW_SECONDS = 1.2e-8  # per operator and two devices
 FARTHEST, NEAREST = 512, 16  # operators to look at from one
+FLOW_SECONDS = 2e-5  # per operator, for a minimum cut, which nothing stops on the way
+RUNS_SECONDS = 2.5e-3  # per operator, for minimum cuts of all runs of many operators of a path; of few a quarter
+MANY_IN_RUNS, FEW_IN_RUNS = 96, 48
+RUNS_OPERATORS = 1000  # beyond which it would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class Bound:
     assumes: str
 
 
-_KNOWN: WeakKeyDictionary[Problem, tuple[int, tuple[Bound, ...]]] = WeakKeyDictionary()  # looks, bounds
+_KNOWN: WeakKeyDictionary[Problem, tuple[int, tuple[Bound, ...]]] = WeakKeyDictionary()  # effort, bounds
 
 
 def lower_bounds(
@@ -53,10 +57,12 @@ def lower_bounds(
     costs them. A problem is never asked twice: what was found with as much time or more is given again.
     """
     looks = int(min(LOOKS, seconds * LOOKS_PER_SECOND))
+    thorough = _offloads(problem) and seconds >= RUNS_SECONDS * len(problem.graph)
+    effort = looks + thorough
     known = _KNOWN.get(problem)
-    if known is None or known[0] < looks:
+    if known is None or known[0] < effort:
         end = clock.now() + within
-        known = looks, _found(problem, looks, end)
+        known = effort, _found(problem, looks, end, thorough=thorough)
         if _left(end) > _least_window_seconds(problem):  # what the clock cut short is asked again
             _KNOWN[problem] = known
     return known[1]
@@ -67,7 +73,12 @@ def _least_window_seconds(problem: Problem) -> float:
     return WINDOW_SECONDS * len(problem.graph) * len(problem.cluster) ** 2
 
 
-def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
+def _offloads(problem: Problem) -> bool:
+    """Whether accelerators are called."""
+    return isinstance(problem.objective, Latency) and problem.objective.execution == "offload"
+
+
+def _found(problem: Problem, looks: int, end: float, *, thorough: bool) -> tuple[Bound, ...]:
     if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, PlacetoDispatch):
         return ()
     table = _Table.of(problem)
@@ -79,6 +90,10 @@ def _found(problem: Problem, looks: int, end: float) -> tuple[Bound, ...]:
     found += [_largest(problem, table), _largest_together(problem, table)]
     if _left(end) > _least_window_seconds(problem):
         found += _windows(problem, table, looks, end)
+    if _left(end) > FLOW_SECONDS * len(problem.graph):
+        found.append(_call_chain(problem))
+    if thorough or 4 * looks >= RUNS_SECONDS * len(problem.graph) * LOOKS_PER_SECOND:
+        found.append(_call_runs(problem, table, MANY_IN_RUNS if thorough else FEW_IN_RUNS, end))
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
 
@@ -110,7 +125,7 @@ class _Table:
         graph, objective = problem.graph, problem.objective
         microbatches = (objective.microbatches if isinstance(objective, Throughput) else None) or 1
         repeat = np.full(len(graph), microbatches, dtype=np.int32)
-        repeat[graph.phases == PHASES.index("update")] = 1
+        repeat[graph.phases == UPDATE] = 1
         seconds = np.where(problem.allowed, problem.costs.seconds, 0.0)
         ticks = to_ticks(seconds)
         unit_ticks = np.zeros((problem.unit_count, len(problem.cluster)), dtype=np.int64)
@@ -123,8 +138,7 @@ class _Table:
         )
         unit_bytes = np.zeros(problem.unit_count, dtype=np.int64)
         np.add.at(unit_bytes, problem.units, weight_bytes)
-        capacity = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
-        return _Table(ticks, unit_ticks, weight_bytes, unit_bytes, capacity, repeat, microbatches)
+        return _Table(ticks, unit_ticks, weight_bytes, unit_bytes, problem.limit_bytes, repeat, microbatches)
 
     def seconds(self, ticks: int) -> float:
         """Seconds per sample of ticks per step, rounded as the simulator rounds them."""
@@ -199,19 +213,79 @@ def _short(ticks: int) -> str:
     return f"{ticks / TICKS_PER_SECOND:.4g} s"
 
 
+def _call_chain(problem: Problem) -> Bound | None:
+    """The calls that a path passes, with all that they hold, and what they copy from and to the rest."""
+    if not _offloads(problem) or not len(problem.graph):
+        return None
+    ticks = call_chain_ticks(problem, heaviest_path(problem, least_seconds(problem)))
+    return Bound(
+        "chain of calls",
+        ticks / TICKS_PER_SECOND,
+        "calls that a path passes wait for each other; each takes all that it holds, and copies what it shares",
+    )
+
+
+def _call_runs(problem: Problem, table: _Table, most: int, end: float) -> Bound | None:
+    """The same where no accelerator holds the path, by those operators of it that take longest."""
+    if not _offloads(problem) or not 0 < len(problem.graph) <= RUNS_OPERATORS:
+        return None
+    least = least_seconds(problem)
+    path = heaviest_path(problem, least)
+    rooms = [device.usable_bytes for device in problem.cluster if not device.is_host]
+    if not rooms or int(table.weight_bytes[path].sum()) <= max(rooms):
+        return None  # nothing forces the path into more than one call
+    chain = path[np.sort(np.argsort(-least[path], kind="stable")[:most])]
+    return Bound(
+        "chain of calls in memory",
+        call_runs_ticks(problem, chain, table.weight_bytes, end=end) / TICKS_PER_SECOND,
+        "calls that a path passes wait for each other, and the weights of each must fit",
+    )
+
+
 def _runs(problem: Problem, table: _Table, end: float) -> Bound | None:
     """A path that must change device because no memory holds all of it."""
     objective = problem.objective
     if not isinstance(objective, Latency):
         return None
     total = int(problem.graph.weight_bytes.sum())
-    if all(total <= device.usable_bytes for device in problem.cluster):
+    if total <= problem.limit_bytes.min():
         return None  # nothing forces a change: no better than the critical path
     return Bound(
         "path cut by memory",
-        runs_in_memory(problem, host=objective.execution == "offload"),
+        _runs_in_memory(problem, host=objective.execution == "offload"),
         "operators of a path run in turn, a device holds no more weights than fit, a change takes a transfer",
     )
+
+
+def _runs_in_memory(problem: Problem, *, host: bool) -> float:
+    """The most seconds that one of a few paths takes at least; `host`: tensors pass host memory (cut_path.h)."""
+    if not len(problem.graph):
+        return 0.0
+    least = least_seconds(problem)
+    weights = problem.graph.parameter_bytes.astype(np.float64)
+    wishes = [least]
+    if weights.any():
+        wishes.append(weights)
+        wishes.append(least / max(float(least.max()), 1e-30) + weights / float(weights.max()))
+    paths = {tuple(heaviest_path(problem, wish).tolist()) for wish in wishes}
+    ticks = max(
+        _native.least_run_ticks(problem.native, np.array(path, dtype=np.int32), through_host=host)
+        for path in paths
+    )
+    return np.inf if ticks == np.iinfo(np.int64).max else ticks / TICKS_PER_SECOND
+
+
+def least_seconds(problem: Problem) -> NDArray[np.float64]:  # [operator]
+    """Seconds of every operator on the device that runs it quickest."""
+    seconds: NDArray[np.float64] = np.where(problem.allowed, problem.costs.seconds, np.inf).min(
+        axis=1, initial=np.inf
+    )
+    return seconds
+
+
+def heaviest_path(problem: Problem, weight: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The path of greatest sum of `weight` [operator], in order."""
+    return _native.heaviest_path(problem.native, weight)
 
 
 def _path_in_memory(problem: Problem, table: _Table, end: float) -> Bound | None:

@@ -58,7 +58,7 @@ class StartTimes:
         """
         assert self.judges
         start, finish = np.zeros(rows.shape), np.zeros(rows.shape)
-        usable = np.array([device.usable_bytes for device in self.problem.cluster], dtype=np.int64)
+        usable = self.problem.limit_bytes
         ticks, status = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.uint8)
         peak = np.full((len(rows), len(usable)), -1, dtype=np.int64)
         for n, row in enumerate(np.ascontiguousarray(rows, dtype=np.uint8)):

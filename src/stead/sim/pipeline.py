@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.graph import BACKWARD, FORWARD, UPDATE
 from stead.problem import Problem
-from stead.sim.unroll import BACKWARD, FORWARD, UPDATE, Copies, unroll
+from stead.sim.unroll import Copies, unroll
 from stead.sim.violations import Cyclic
 
 _unrolled: WeakKeyDictionary[Problem, Unrolled] = WeakKeyDictionary()

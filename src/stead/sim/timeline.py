@@ -13,6 +13,9 @@ from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 
 NO_CAUSE = -(2**31)
 MAX_DEVICES = 64
+StepKind = Literal["operator", "transfer", "queue"]  # queue: the channel is held by an earlier transfer
+STEP_KINDS: tuple[StepKind, ...] = ("operator", "transfer", "queue")
+OPERATOR, TRANSFER, QUEUE = range(3)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +56,7 @@ def transfers_from_rows(rows: NDArray[np.int64]) -> Transfers:
 class Step:
     """One piece of a critical path."""
 
-    kind: Literal["operator", "transfer", "queue"]  # queue: the channel is held by an earlier transfer
+    kind: StepKind
     index: int  # of the operator or transfer
     name: str  # of the operator or tensor
     where: str  # a device, or source -> target
@@ -90,61 +93,78 @@ class Timeline:
         A sequential run waits for everything in turn; any other for the chain of causes behind the operator
         that finished last (the one of lowest index among equals).
         """
-        if not len(self.devices):
-            return ()
+        return self.steps(self.critical_pieces())
+
+    def critical_pieces(self) -> NDArray[np.int64]:  # [piece, (kind, index, begin, end)]
+        """The same as numbers, kinds as places in `STEP_KINDS`; `steps` names them."""
         if self.execution == "sequential":
-            steps = [self._operator(v) for v in range(len(self.devices))]
-            steps += [self._transfer(x) for x in range(len(self.transfers))]
-            return tuple(sorted(steps, key=lambda step: (step.begin_ticks, step.end_ticks)))
-        producer = self.problem.graph.tensor_producer
-        arrived = self.transfers.find(self.cause, self.devices)  # the transfer that each operator waited for
-        backwards: list[Step] = []
+            return self._in_turn()
+        kind, index, behind = (np.array(part[::-1], dtype=np.int64) for part in self._chain())
+        pieces = np.stack([kind, index, np.zeros_like(kind), np.zeros_like(kind)], axis=1)
+        run, moved = kind == OPERATOR, self.transfers
+        pieces[run, 2], pieces[run, 3] = self.start_ticks[index[run]], self.finish_ticks[index[run]]
+        pieces[~run, 2], pieces[~run, 3] = moved.begin_ticks[index[~run]], moved.arrive_ticks[index[~run]]
+        pieces[kind == QUEUE, 3] = moved.begin_ticks[behind[kind == QUEUE]]  # it ends where the next one begins
+        return pieces
+
+    def steps(self, pieces: NDArray[np.int64]) -> tuple[Step, ...]:
+        """Pieces of a critical path with their names."""
+        operators, tensors, devices = (
+            self.problem.graph.operator_names, self.problem.graph.tensor_names, self.problem.cluster.names
+        )  # fmt: skip
+        found = []
+        for kind, index, begin, end in pieces.tolist():
+            if STEP_KINDS[kind] == "operator":
+                name, where = operators[index], devices[self.devices[index]]
+            else:
+                moved = self.transfers
+                name = tensors[moved.tensor[index]]
+                where = f"{devices[moved.source[index]]} -> {devices[moved.target[index]]}"
+            found.append(Step(STEP_KINDS[kind], index, name, where, begin, end))
+        return tuple(found)
+
+    def _in_turn(self) -> NDArray[np.int64]:
+        """All operators and transfers of a run that does one thing at a time."""
+        moved = self.transfers
+        kind = np.repeat([OPERATOR, TRANSFER], [len(self.devices), len(moved)])
+        index = np.concatenate([np.arange(len(self.devices)), np.arange(len(moved))])
+        begin = np.concatenate([self.start_ticks, moved.begin_ticks])
+        end = np.concatenate([self.finish_ticks, moved.arrive_ticks])
+        return np.stack([kind, index, begin, end], axis=1)[np.lexsort((np.arange(len(kind)), end, begin))]
+
+    def _chain(self) -> tuple[list[int], list[int], list[int]]:
+        """The chain of causes, backwards: kinds, indices, and for a queue the transfer that waits."""
+        kinds: list[int] = []
+        indices: list[int] = []
+        behind: list[int] = []
+        if not len(self.devices):
+            return kinds, indices, behind
+        moved, causes, producer = self.transfers, self.cause, self.problem.graph.tensor_producer
+        arrived = moved.find(causes, self.devices)  # the transfer that each operator waited for
         v = int(np.argmax(self.finish_ticks))
         while True:
-            backwards.append(self._operator(v))
-            cause = int(self.cause[v])
+            kinds.append(OPERATOR)
+            indices.append(v)
+            behind.append(-1)
+            cause = causes.item(v)
             if cause == NO_CAUSE:
-                return tuple(reversed(backwards))
+                return kinds, indices, behind
             if cause < 0:
                 v = -1 - cause
-            elif arrived[v] < 0:
-                v = int(producer[cause])
-            else:
-                backwards += self._waiting(int(arrived[v]))
-                v = int(producer[self.transfers.tensor[backwards[-1].index]])
-
-    def _waiting(self, x: int) -> list[Step]:
-        """A transfer and the ones it queued behind, backwards."""
-        steps = [self._transfer(x)]
-        while (before := int(self.transfers.cause[x])) >= 0:
-            until = int(self.transfers.begin_ticks[x])
-            steps.append(self._transfer(before, kind="queue", end_ticks=until))
-            x = before
-        return steps
-
-    def _operator(self, v: int) -> Step:
-        names, cluster = self.problem.graph.operator_names, self.problem.cluster
-        return Step(
-            "operator",
-            v,
-            names[v],
-            cluster.names[self.devices[v]],
-            int(self.start_ticks[v]),
-            int(self.finish_ticks[v]),
-        )
-
-    def _transfer(
-        self, x: int, kind: Literal["transfer", "queue"] = "transfer", end_ticks: int | None = None
-    ) -> Step:
-        moved, names = self.transfers, self.problem.cluster.names
-        return Step(
-            kind,
-            x,
-            self.problem.graph.tensor_names[moved.tensor[x]],
-            f"{names[moved.source[x]]} -> {names[moved.target[x]]}",
-            int(moved.begin_ticks[x]),
-            int(moved.arrive_ticks[x]) if end_ticks is None else end_ticks,
-        )
+                continue
+            x = arrived.item(v)
+            if x < 0:
+                v = producer.item(cause)
+                continue
+            kinds.append(TRANSFER)
+            indices.append(x)
+            behind.append(-1)
+            while (before := moved.cause.item(x)) >= 0:  # those that it queued behind
+                kinds.append(QUEUE)
+                indices.append(before)
+                behind.append(x)
+                x = before
+            v = producer.item(moved.tensor.item(x))
 
 
 def duration_ticks(problem: Problem, devices: NDArray[np.uint8]) -> NDArray[np.int64]:

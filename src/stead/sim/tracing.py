@@ -17,8 +17,7 @@ from stead.sim.offload_run import offload, offload_timeline, spent_in_calls
 from stead.sim.pipeline import unrolled
 from stead.sim.published_placeto import simulate_placeto
 from stead.sim.replication import sharing_of
-from stead.sim.sequential_run import sequential_timeline
-from stead.sim.timeline import Timeline, Transfers, duration_ticks
+from stead.sim.timeline import NO_CAUSE, Timeline, Transfers, duration_ticks, transfers_from_rows
 from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Verdict
 
 Ticks = NDArray[np.int64]
@@ -77,6 +76,30 @@ def trace_sequential(placement: Placement, *, memory: bool) -> Trace:
     )
     timeline = sequential_timeline(problem, placement.devices)
     return _judged(placement, "sequential", int(scores.ticks[0]), _spent(timeline), scores.peak_bytes[0], timeline)
+
+
+def sequential_timeline(problem: Problem, devices: NDArray[np.uint8]) -> Timeline:
+    """One thing at a time: operators by index, each followed by the copies of its outputs; nothing has a cause."""
+    tables, on, clock = Tables(problem), devices.tolist(), 0
+    start, finish, moved = [], [], []
+    for v, d in enumerate(on):
+        start.append(clock)
+        clock += tables.duration[v][d]
+        finish.append(clock)
+        for t in tables.outputs[v]:
+            for k in tables.destinations(t, on):
+                begin, clock = clock, clock + tables.wire(t, d, k) + tables.latency[d][k]
+                moved.append((t, d, k, -1, begin, clock))
+    return Timeline(
+        problem=problem,
+        devices=devices,
+        execution="sequential",
+        start_ticks=np.array(start, dtype=np.int64),
+        finish_ticks=np.array(finish, dtype=np.int64),
+        order=np.arange(len(devices), dtype=np.int32),
+        cause=np.full(len(devices), NO_CAUSE, dtype=np.int32),
+        transfers=transfers_from_rows(np.array(moved, dtype=np.int64)),
+    )
 
 
 def trace_offload(placement: Placement, pieces: Pieces, *, memory: bool) -> Trace:
@@ -178,7 +201,7 @@ def _not_run(placement: Placement, policy: str, obstacle: Verdict) -> Trace:
         sent_seconds=nothing,
         busy_seconds=nothing,
         peak_bytes=np.full(count, -1, dtype=np.int64),
-        limit_bytes=_limits(placement.problem),
+        limit_bytes=placement.problem.limit_bytes,
     )
 
 
@@ -197,7 +220,7 @@ def _judged(
         sent_seconds=spent[2] / TICKS_PER_SECOND,
         busy_seconds=spent[3] / TICKS_PER_SECOND,
         peak_bytes=np.asarray(peak_bytes, dtype=np.int64),
-        limit_bytes=_limits(placement.problem),
+        limit_bytes=placement.problem.limit_bytes,
         timeline=timeline,
     )
     if not trace.memory_known:
@@ -210,10 +233,6 @@ def _judged(
 
 def _torn(placement: Placement) -> tuple[Verdict, ...]:
     return tuple(TornApart(sentence) for sentence in placement.violations())
-
-
-def _limits(problem: Problem) -> NDArray[np.int64]:
-    return np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
 
 
 def _peaks(schedule: Any, memory: bool) -> NDArray[np.int64]:

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from stead.costs import Costs
 from stead.errors import BadInput
-from stead.graph import MAX_OPERATORS, PHASES, Graph
+from stead.graph import BACKWARD, FORWARD, MAX_OPERATORS, PHASES, UPDATE, Graph
+from stead.graph.kernels import starts_of
 from stead.problem import Latency, Problem, Throughput
-
-FORWARD, BACKWARD, UPDATE = range(3)
 
 Indices = NDArray[Any]
 
@@ -112,7 +111,7 @@ def _graph(copies: Copies) -> tuple[Graph, Indices]:
         colocation=np.full(len(origin), -1, dtype=np.int32),  # is judged on the placement itself
         colocation_names=(),
         tensor_names=_names(graph.tensor_names, tensor_origin, tensor_microbatch),
-        tensor_first=_first(outputs),
+        tensor_first=starts_of(outputs),
         tensor_bytes=graph.tensor_bytes[tensor_origin],
         tensor_kept=graph.tensor_kept[tensor_origin],
         reader_first=reader_first,
@@ -194,12 +193,6 @@ def _ranges(first: NDArray[Any], count: NDArray[Any]) -> Indices:
     return np.repeat(first - begin, count) + np.arange(int(count.sum()))
 
 
-def _first(count: NDArray[Any]) -> NDArray[np.int32]:
-    first = np.zeros(len(count) + 1, dtype=np.int32)
-    np.cumsum(count, out=first[1:])
-    return first
-
-
 def _csr(row: Indices, item: Indices, rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Pairs (row, item) as sorted rows in one flat array, and the places where they begin."""
-    return _first(np.bincount(row, minlength=rows)), item[np.lexsort((item, row))].astype(np.int32)
+    return starts_of(np.bincount(row, minlength=rows)), item[np.lexsort((item, row))].astype(np.int32)

@@ -42,7 +42,7 @@ from stead.solvers.search.anneal import Anneal
 from stead.solvers.search.climb import climb, climb_again
 from stead.solvers.search.coarse_to_fine import Ladder, descend
 from stead.solvers.search.redivide import redivide
-from stead.solvers.search.search import WORK_PER_SECOND, ScheduleSearch, schedule_of
+from stead.solvers.search.search import SMALL, WORK_PER_SECOND, ScheduleSearch, schedule_of
 from stead.solvers.search.stages import shift_stages
 from stead.solvers.search.transfers import order_transfers
 from stead.solvers.search_state import Search
@@ -50,6 +50,7 @@ from stead.solvers.solution import Budget, Solution
 
 ELITES = 2  # of a new start, and of all before it, from which search goes on together
 NEW_PARTS = 2**20  # new starts draw other numbers than any round
+BUILDING = ("bounds", "start", "first answers", "rules", "constructions", "exact")  # rows that need no incumbent
 START = "start"  # what a placement is known by that search begins with
 
 
@@ -105,13 +106,17 @@ class Auto:
         seed: int = 0,
         *,
         known: Mapping[str, Solution] = MappingProxyType({}),
+        goes_on: bool = False,
     ) -> Solution:
         """Return the best placement any phase finds, with the best bound; never less than what is `known` before.
 
-        What is known and does not work on this problem is left out.
+        What is known and does not work on this problem is left out. One that `goes_on` searches from what is known and
+        builds nothing anew.
         """
         search = Search(problem, budget, solver=self.name, seed=seed)
         table = self.steps_for(problem)
+        if goes_on:
+            table = [replace(row, why_not="built before") if row.name in BUILDING else row for row in table]
         run = _Run(self, search, Phases(search, [row.record for row in table]))
         with search.interruptible():
             known = that_work(known, problem)
@@ -403,12 +408,12 @@ class _Run:
         The incumbent is left alone, so that it is not found again; only then search goes on from the best of both.
         """
         search, tuning = self.search, self._tuning
-        problem, vain, since = search.problem, 0, search.evaluations
+        problem, vain, since, idle = search.problem, 0, search.evaluations, False
         for number in count():
-            stalled = vain >= tuning.vain_restarts and search.evaluations >= (1 + tuning.vain_work) * since
-            if search.done or stalled or search.gap <= tuning.close:
+            worked = idle or search.evaluations >= (1 + tuning.vain_work) * since
+            if search.done or (vain >= tuning.vain_restarts and worked) or search.gap <= tuning.close:
                 break
-            before = search.best_seconds
+            before, spent = search.best_seconds, search.evaluations
             if searches_orders(problem):
                 self._search_again(self._auto.effort << number // 2, NEW_PARTS + 2 * number)
             elif is_full_pipeline(problem):
@@ -416,6 +421,7 @@ class _Run:
             else:
                 climb_again(search, patience=tuning.kick_tries, kicks=tuning.kicks, part=number)
             vain, since = (vain + 1, since) if search.best_seconds >= before else (0, search.evaluations)
+            idle = search.evaluations == spent  # there is nothing to try: more restarts would never end
         if vain and not search.done:
             search.notes.append(f"stalled: {vain} new starts in a row found nothing better")
 
@@ -461,8 +467,10 @@ class _Run:
     def _most_starts(self, effort: int) -> int:
         """As many as the time that is left suffices for."""
         search, tuning = self.search, self._tuning
-        evaluations = min(effort, search.spare_seconds * WORK_PER_SECOND / len(search.problem.graph))
-        return min(tuning.pool, max(2, int(evaluations / tuning.least_effort)))
+        evaluations = min(effort, self._evaluations_left())
+        if len(search.problem.graph) > SMALL:
+            return min(tuning.pool, max(2, int(evaluations / tuning.large_least_effort)))
+        return min(tuning.pool, max(1, int(evaluations / (tuning.least_effort * len(search.problem.graph)))))
 
     def _moves(self, moves: int) -> int:
         """So many moves, or as many as there is time for if a round of twice as many would not end."""

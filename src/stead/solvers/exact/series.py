@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stead.problem import Latency, PlacetoDispatch, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
-from stead.sim.path_bounds import heaviest_path, least_seconds
+from stead.sim.bounds import heaviest_path, least_seconds
 from stead.solvers.exact.series_blocks import NEVER, NOWHERE, Block, Table, Tables, blocks
 from stead.solvers.rules.settle import settled, started
 from stead.solvers.rules.simple import FitMemory

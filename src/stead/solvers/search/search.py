@@ -25,8 +25,9 @@ WORK_PER_SECOND = 30_000_000  # operators that one thread decodes
 LEAST_SECONDS = 10.0  # that are not cut into slices unless memory may be short
 MOST_SLICES = 8  # of a budget in evaluations; what is left then is one
 SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
+FIRST_SLICE = 0.08  # the same for the first: it tells whether what fits in theory fits in fact, and cools too quickly
 UNLIMITED = 2**61  # work; then the clock shares out the time
-LEAST_EFFORT = 4000  # evaluations per start with which both orders of sends are worth trying, and two streams
+LEAST_EFFORT = 20_000  # evaluations per start with which both orders of sends are worth trying, and two streams
 SMALL = 6000  # operators up to which that holds: on larger ones two streams and sends by producer get further
 LARGE_LEAST_EFFORT = 1200  # evaluations per start for both orders of sends on those
 MOST_SHARE = 0.3  # of the time that is left, for one start
@@ -105,8 +106,8 @@ class ScheduleSearch:
         """Run slices of the native search, each from what the one before left; what the last one left, best first.
 
         `part` changes what is drawn. Every start is tried with sends by producer and by reader. Where there is too
-        little time for that, on small graphs, it is tried in the better way and one stream goes on to the end. A pool
-        that has been `settled` by a search before is taken as it is.
+        little time for that, on small graphs, tensors are sent by reader and one stream goes on to the end. A pool that
+        has been `settled` by a search before is taken as it is.
         """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
             return pool
@@ -114,7 +115,7 @@ class ScheduleSearch:
         least = LEAST_EFFORT if small else LARGE_LEAST_EFFORT
         enough = self._evaluations_left(search) >= 2 * least * len(pool)
         if not settled and takes_orders(search.problem) and (enough or small):
-            pool = in_both_ways(pool) if enough else in_the_better_way(search.problem, pool)
+            pool = in_both_ways(pool) if enough else [replace(one, by_reader=True) for one in pool]
         streams = self.streams if enough or not small else 1
         fits_so_far = True
         room = _Room.of_weights(search.problem)
@@ -157,11 +158,12 @@ class ScheduleSearch:
             limit = min(limit, search.remaining_evaluations)
         left = limit - 3 * POOL if limit > 6 * POOL else limit // 2
         small = last or (whole and left * count <= LEAST_SECONDS * WORK_PER_SECOND)
-        evaluations = left if small else math.ceil(SLICE * left)
+        share = SLICE if turn or whole else FIRST_SLICE
+        evaluations = left if small else math.ceil(share * left)
         seconds = search.remaining_seconds
         if math.isfinite(search.spare_seconds):
             rest = 0.97 * seconds
-            seconds = rest if rest <= (LEAST_SECONDS if whole else 0.1) else SLICE * rest
+            seconds = rest if rest <= (LEAST_SECONDS if whole else 0.1) else share * rest
         return evaluations, seconds
 
     def _run(
@@ -258,21 +260,6 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
 def in_both_ways(pool: list[Schedule]) -> list[Schedule]:
     """Each schedule as it is and with channels that send in the other order."""
     return [replace(one, by_reader=way) for one in pool for way in (one.by_reader, not one.by_reader)]
-
-
-def in_the_better_way(problem: Problem, pool: list[Schedule]) -> list[Schedule]:
-    """Each schedule with channels that send in the order in which it takes less time, memory aside; else in both."""
-    found: list[Schedule] = []
-    for one in pool:
-        here, there = in_both_ways([one])
-        before, after = _seconds(problem, here), _seconds(problem, there)
-        found += [here, there] if before == after else [here if before < after else there]
-    return found
-
-
-def _seconds(problem: Problem, schedule: Schedule) -> float:
-    order = schedule.program(problem)
-    return float(simulate_many(problem, schedule.devices[None, :], policy=order, memory="off").seconds[0])
 
 
 def _misfit(problem: Problem, error: Infeasible, name: str) -> list[Schedule]:

@@ -30,6 +30,9 @@ class CpSat:
         # A presolve step of 9.15 (at-most-one inside linear rows) loses solutions and then "proves" infeasibility or
         # a wrong optimum: google/or-tools issue 5293, and seen on pipelines. Without it presolve is right.
         parameters.presolve_inclusion_work_limit = 0
+        # Objectives count picoseconds. A lone worker that knows no solution may raise its bound one by one, millions
+        # of times (6 operators: hours); halving the range first, for a few conflicts each, leaves little to scan.
+        parameters.binary_search_num_conflicts = 10
         parameters.catch_sigint_signal = False  # the thread that listens is the one to be interrupted
         if seconds is not None:
             parameters.max_time_in_seconds = seconds
