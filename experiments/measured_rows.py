@@ -14,25 +14,27 @@ down. A row whose results differ from those of one device has no time. Best on a
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
-import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stead.cluster.machine import this_machine
 from stead.errors import SteadError
 from stead.learn.ground.reward import Evaluator
 from stead.learn.ground.solver import Learns
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread
-from stead.placing.recost import with_seconds
+from stead.placing.recost import recosted, with_seconds
 from stead.problem import Latency, Placement, Problem
+from stead.run.crossing_times import links_in_place
 from stead.run.executor import Executor
 from stead.run.measured_reward import MeasuredReward
 from stead.run.profile import take_timings
@@ -58,6 +60,21 @@ FULL = Effort(bursts=6, repeats=6, tune_measurements=20, learned_measurements=20
 QUICK = Effort(bursts=2, repeats=3, tune_measurements=8, learned_measurements=20, updates=2, seeds=1)
 
 
+def add_effort(parser: argparse.ArgumentParser) -> None:
+    """Options for less than all that a whole run measures."""
+    parser.add_argument("--seeds", type=int, default=0, help=f"of every learner; {FULL.seeds} if not given")
+    parser.add_argument(
+        "--measurements", type=int, default=0, help=f"of every seed; {FULL.learned_measurements} if not given"
+    )
+    parser.add_argument("--updates", type=int, default=0, help=f"of every seed, at most; {FULL.updates} if not given")
+
+
+def effort_of(given: argparse.Namespace) -> Effort:
+    """What the options ask for."""
+    asked = {"seeds": given.seeds, "learned_measurements": given.measurements, "updates": given.updates}
+    return replace(QUICK if given.quick else FULL, **{name: number for name, number in asked.items() if number})
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One way to place a model."""
@@ -70,9 +87,11 @@ class Row:
 
 
 def profiled(executor: Executor, believed: Problem, effort: Effort) -> Problem:
-    """The same question with costs as they are measured now."""
+    """The same question with operators and crossings as they are measured now."""
     timings = take_timings(executor, repeats=effort.repeats, bursts=effort.bursts)
-    return with_seconds(believed, np.stack([one.operators for one in timings], axis=1))
+    cluster = links_in_place(executor, timings, believed.cluster).cluster
+    seconds = np.stack([one.operators for one in timings], axis=1)
+    return with_seconds(recosted(believed, cluster), seconds)
 
 
 def rows(executor: Executor, problem: Problem, learners: dict[str, Learns], effort: Effort) -> list[Row]:
@@ -208,6 +227,20 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def said_of(results: dict[str, Any]) -> str:
+    """Where and with how much effort the rows were measured."""
+    lines = []
+    for model, own in results["models"].items():
+        effort = Effort(**own["effort"])
+        modes = ", ".join(sorted({one["timing_mode"] for one in own["rows"]}))
+        lines.append(
+            f"- {model}: {own['processor']}, {modes}, {effort.bursts} rounds of {effort.repeats} runs of every row; "
+            f"learners with {effort.seeds} seed(s) of at most {effort.learned_measurements} measurements and "
+            f"{effort.updates} updates; {own['seconds'] / 60:.1f} minutes."
+        )
+    return "\n".join(lines)
+
+
 def run(
     title: str, folder: Path, cells: dict[str, Callable[[], tuple[Executor, Problem]]], learners: dict[str, Learns],
     effort: Effort,
@@ -228,11 +261,11 @@ def run(
             _say(f"{name}: placing and measuring")
             told = compared(executor, rows(executor, problem, learners, effort), effort)
             results["models"][name] = {
-                "rows": told, "load_average": os.getloadavg()[0],
-                "processor": platform.machine(), "seconds": time.monotonic() - began,
+                "rows": told, "load_average": os.getloadavg()[0], "effort": asdict(effort),
+                "processor": this_machine().cpu_name, "seconds": time.monotonic() - began,
             }  # fmt: skip
         path.write_text(json.dumps(results, indent=1, default=str) + "\n", encoding="utf-8")
-    text = table(results)
+    text = f"{table(results)}\n\n{said_of(results)}"
     (folder / "README.md").write_text(f"# {title}\n\n{text}\n", encoding="utf-8")
     return text
 

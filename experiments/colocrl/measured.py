@@ -11,7 +11,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from experiments.measured_rows import FULL, QUICK, run
+from experiments.measured_rows import add_effort, effort_of, run
 from stead.learn.colocrl.method import ColocRL
 from stead.problem import Latency, Problem
 from stead.run.believed import believed_problem
@@ -36,11 +36,12 @@ def main() -> int:
     parser.add_argument("models", nargs="*", default=[], help=f"of {', '.join(MODELS)}; all if absent")
     parser.add_argument("--quick", action="store_true", help="the first with few measurements, about 2 minutes")
     parser.add_argument("--on", default="core 0 + core 1 @ sse41", help="two workers, as `stead run --on` takes them")
+    add_effort(parser)
     given = parser.parse_args()
     names = given.models or (list(MODELS)[:1] if given.quick else list(MODELS))
     cells = {name: partial(running, MODELS[name], given.on) for name in names}
     folder = HERE / "results" / ("quick" if given.quick else "measured")
-    print(run("ColocRL with measured rewards", folder, cells, {"ColocRL": ColocRL()}, QUICK if given.quick else FULL))
+    print(run("ColocRL with measured rewards", folder, cells, {"ColocRL": ColocRL()}, effort_of(given)))
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ir_models import IR_MODELS
 from suite import GRAPHS, HERE, SEQUENTIAL, mixed, plain, resnet50, resnet50_ir
 
 from stead.costs import Costs
@@ -29,7 +30,6 @@ from stead.learn.hsdag.published import Misplacing, PublishedLoop
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers import Budget, solver
-from stead.workloads.ir_models import IR_MODELS
 
 TESTS = {  # checks that are tests: file, and words of which a test has one in its name
     "H2 placements by name": ("learn/test_hsdag_models.py", "by_name"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from cells import TESTS
+from ir_models import IR_MODELS
 from suite import GRAPHS, ir_graph, mixed, plain, resnet50
 from tables import Rows, bests, spread, wins
 
@@ -22,7 +23,6 @@ from stead.learn.hsdag.parsing import Limits, Neighbours, partitions
 from stead.learn.hsdag.published import PublishedLoop
 from stead.problem import Problem
 from stead.solvers import Budget, solver
-from stead.workloads.ir_models import IR_MODELS
 
 Check = tuple[str, bool, str]  # name, passed, measured
 SIZES = {  # IR, constants folded, published co-location, chains after folding; (nodes, edges) each

@@ -10,9 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ir_models import IR_MODELS, save_ir
+
 from stead.readers.native.npz import write_npz
 from stead.readers.openvino.reader import OpenVino
-from stead.workloads.ir_models import IR_MODELS, save_ir
 
 FOLDER = Path(__file__).parent / "graphs"
 FOLDS = ("nothing", "constants")  # one operator per layer; constants and what converts them folded

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from ir_models import measured_costs
 
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs, Roofline
 from stead.graph import Graph
 from stead.problem import Latency, Problem
 from stead.readers.native.npz import GraphNpz
-from stead.workloads.ir_models import measured_costs
 from stead.workloads.resnet50_measured import resnet50_measured
 
 HERE = Path(__file__).parent

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cells import ERROR, MEASURED, OPTIONS
+from ir_models import IR_MODELS
 from suite import GRAPHS, NAMES
 
 from stead.learn.hsdag.method import HSDAG
-from stead.workloads.ir_models import IR_MODELS
 
 Rows = list[dict[str, Any]]
 

@@ -2,7 +2,7 @@
 
 Fifteen checks, each passed, failed or skipped with its reason and figure. M1, M2, M6 and M9 time this machine and want
 it idle; M3, M4 and M5 read the results of `python -m experiments.truth.run`; M7, M8, M10 and M11 run a small model; M12
-to M15 run tests and count operators.
+to M15 run tests and count operators. What was checked before is not checked again unless --again or --only is given.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.truth.run import HERE
-from experiments.truth.tables import summary, usable
+from experiments.truth.run import HERE, PAGE
+from experiments.truth.tables import fill, summary, usable
 from stead import Latency, Placement, Problem, Roofline, SteadError
 from stead.run.machine_rates import measure_machine
 from stead.run.probes import MALLOC
@@ -171,9 +171,11 @@ def m9() -> Outcome:
     """others on the same cores do not change real-time figures"""
     with opened(GPT, workers_on("core 0")) as running:
         alone = Placement(_problem(running), np.zeros(len(running.graph), dtype=np.int64))
-        quiet = [running.burst(alone, runs=4) for _ in range(4)]
-        with _busy_loops(0):
-            loud = [running.burst(alone, runs=4) for _ in range(4)]
+        quiet, loud = [], []
+        for _ in range(6):  # taking turns: a processor that changes its speed must not look like a disturbance
+            quiet.append(running.burst(alone, runs=4))
+            with _busy_loops(0):
+                loud.append(running.burst(alone, runs=4))
     times = [[one for burst in bursts for one in burst.seconds if not burst.lost] for bursts in (quiet, loud)]
     modes = {burst.timing_mode for burst in (*quiet, *loud)}
     if not all(times):
@@ -242,38 +244,66 @@ CHECKS: dict[str, Callable[[], Outcome]] = {
 }
 
 
+READ_RESULTS = ("M3", "M4", "M5")  # of experiments.truth.run: looked at every time
+BEGIN, END = "<!-- begin of experiments.truth.checks -->", "<!-- end of experiments.truth.checks -->"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="M1,M7")
     parser.add_argument("--quick", action="store_true", help="read the results of --quick runs")
+    parser.add_argument("--again", action="store_true", help="also what was checked before")
+    parser.add_argument("--page", action="store_true", help=f"fill {PAGE.name} from all that was checked")
     given = parser.parse_args()
     if given.quick:
         global RESULTS
         RESULTS = HERE / "results-quick"
     only = [name.strip().upper() for name in given.only.split(",") if name.strip()]
-    failed = 0
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / KEPT
+    known: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
     for name, check in CHECKS.items():
         if only and name not in only:
             continue
-        try:
-            passed, figure = check()
-            word = "pass" if passed else "FAIL"
-        except Skipped as reason:
-            word, figure = "skip", str(reason)
-        except SteadError as error:
-            word, figure = "FAIL", str(error)
-        except Exception as error:  # one check must not take the others with it
-            word, figure = "FAIL", f"{type(error).__name__}: {error}"
-        failed += word == "FAIL"
+        if given.again or name in only or name in READ_RESULTS or name not in known:
+            known[name] = list(_outcome(check))
+            path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        word, figure = known[name]
         print(f"{name:<4} {word}  {check.__doc__}: {figure}", flush=True)
-    return 1 if failed else 0
+    if given.page:
+        fill(PAGE, checks_table(known), BEGIN, END)
+    return 1 if any(word == "FAIL" for word, _ in known.values()) else 0
 
 
+def _outcome(check: Callable[[], Outcome]) -> tuple[str, str]:
+    """A word and the figure or reason that belongs to it."""
+    try:
+        passed, figure = check()
+        return "pass" if passed else "FAIL", figure
+    except Skipped as reason:
+        return "skip", str(reason)
+    except SteadError as error:
+        return "FAIL", str(error)
+    except Exception as error:  # one check must not take the others with it
+        return "FAIL", f"{type(error).__name__}: {error}"
+
+
+def checks_table(known: dict[str, list[str]]) -> str:
+    """All checks for a page."""
+    rows = [
+        f"| {name} | {check.__doc__} | {known[name][0].lower()} | {known[name][1]} |"
+        for name, check in CHECKS.items()
+        if name in known
+    ]
+    return "\n".join(["| | what is checked | | figure or reason |", "|---|---|---|---|", *rows, ""])
+
+
+KEPT = "checks.json"  # no result of a model: those are called EXECUTOR-MODEL.json
 RESULTS = HERE / "results"
 
 
 def _cells() -> list[dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*-*.json"))]
     complete = [cell for cell in found if cell.get("complete")]
     if not complete:
         raise Skipped("no results; run `python -m experiments.truth.run` first")
@@ -358,6 +388,7 @@ def _busy_loops(core: int) -> Iterator[None]:
     with tempfile.TemporaryFile() as nothing:
         busy = subprocess.Popen([sys.executable, "-c", code], stdout=nothing, stderr=nothing)
         try:
+            time.sleep(0.2)  # until it is at work
             yield
         finally:
             busy.kill()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stead import Placement, Problem, SteadError, Throughput, place_problem
 from stead.solvers import Budget, solver
 
-RULES = 2  # of the simple rules, the best ones
+RULES = 1  # of the simple rules, the best one beside heft
 RANDOM = 4
 
 
@@ -54,7 +54,7 @@ def placements(problem: Problem, *, seconds: float, seed: int = 0) -> Made:
         add(f"rule {rule.name}", rule.placement)
     add("perturbed auto", perturbed(problem, plan.placement, random))
     try:
-        pipe = place_problem(problem.with_objective(Throughput()), budget=Budget(seconds / 2), seed=seed)
+        pipe = solver("linear-dp").solve(problem.with_objective(Throughput()), Budget(seconds), seed)  # convex stages
         made.stages = Placement(problem, pipe.placement.devices)
         add("stages", made.stages)
     except SteadError as error:

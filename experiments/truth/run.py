@@ -14,18 +14,23 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from experiments.truth.models import SUBJECTS, Subject, openvino_file
 from experiments.truth.placements import placements
 from experiments.truth.tables import fill, markdown, placements_text
 from stead import Latency, Placement, Problem, SteadError, Throughput
-from stead.cli.output import plain
 from stead.cluster.machine import this_machine
 from stead.costs import Fitted
-from stead.run.executor import Worker
+from stead.files import plain
+from stead.placing.recost import with_seconds
+from stead.run.crossing_times import crossings_in_place
+from stead.run.executor import Numerics, Worker
 from stead.run.machine_rates import MeasuredMachine, measure_machine
 from stead.run.measure import Candidate, measure
 from stead.run.predict import predict
@@ -34,6 +39,8 @@ from stead.run.record import Record
 from stead.run.session import THIS_MACHINE, opened, singles, versions_of, workers_on
 
 HERE = Path(__file__).parent
+ROUNDS = 5
+FASTEST = 0.25  # of the runs of profiles that predictions are made from
 PAGE = HERE.parents[1] / "docs" / "concepts" / "how-true.md"
 
 
@@ -43,7 +50,7 @@ def main() -> int:
     parser.add_argument("--models", default="", help="only models whose names contain one of these words")
     parser.add_argument("--executors", default="torch", help="torch, openvino or both")
     parser.add_argument("--on", default=THIS_MACHINE, help='workers, such as "core 0 + core 1 @ sse41"')
-    parser.add_argument("--bursts", type=int, default=0, help="rounds of measuring; 7 if not given")
+    parser.add_argument("--bursts", type=int, default=0, help="rounds of measuring; 5 if not given")
     parser.add_argument("--again", action="store_true", help="also what is done already")
     parser.add_argument("--page", action="store_true", help=f"fill {PAGE.name} from the results")
     given = parser.parse_args()
@@ -72,7 +79,7 @@ def main() -> int:
             except Exception:  # one model must not take the others with it
                 _say(f"{executor} {subject.name}: failed:\n{traceback.format_exc()}")
     _say(f"took {(time.monotonic() - began) / 60:.1f} minutes")
-    cells = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    cells = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
     if not cells:
         return 1
     text = markdown(cells, host())
@@ -106,13 +113,21 @@ def _cell(
     model = str(openvino_file(subject, HERE / "files")) if executor == "openvino" else subject.zoo
     with opened(model, workers, executor=executor) as running:
         _say(f"{title}: {len(running.graph)} operators; profiling")
-        timings = take_timings(running, repeats=6, bursts=4 if quick else 6)
-        profile = machine_profile(running, timings, machine.cluster, warnings=machine.not_independent)
-        costs = Fitted(profile.profiles).costs(running.graph, machine.cluster)
-        problem = Problem(running.graph, machine.cluster, costs, objective=Latency())
-        _say(f"{title}: {_totals(timings)}; placing")
-        made = placements(problem, seconds=4.0 if quick else 10.0)
+        timings = take_timings(running, repeats=6, bursts=4)
+        graph = running.as_kernels() if executor == "openvino" else running.graph
+        links = crossings_in_place(running, timings, machine.cluster, graph=graph)
+        profile = machine_profile(running, timings, links.cluster, warnings=machine.not_independent)
+        costs = Fitted(profile.profiles).costs(graph, links.cluster)
+        problem = Problem(graph, links.cluster, costs, objective=Latency())
+        _say(
+            f"{title}: {_totals(timings)}; crossings in place {links.byte_factor:.1f}x the bytes and "
+            f"{links.latency_factor:.0f}x the latency of messages "
+            f"(off by {links.error_before:.1%} before, {links.error_after:.1%} after); placing"
+        )
+        made = placements(problem, seconds=4.0 if quick else 5.0)
         missing = made.missing
+        alone = {name: made.found.pop(name) for name in problem.cluster.names}  # run in every round anyhow
+        verdicts = {name: running.check(one) for name, one in alone.items()}
         candidates = [_candidate(problem, name, one) for name, one in made.found.items()]
         if made.stages is not None:
             pipe = problem.with_objective(Throughput())
@@ -122,25 +137,30 @@ def _cell(
             "model": subject.name, "zoo": subject.zoo, "executor": executor, "complete": False,
             "workers": [worker.name for worker in workers], "versions": versions_of(running), "host": host(),
             "profile": {one.device: plain(vars_of(one.total)) for one in profile.profiles if one.total},
+            "crossings": {key: value for key, value in vars_of(links).items() if key != "cluster"},
             "warnings": list(profile.warnings), "missing": missing, "records": [],
         }  # fmt: skip
 
+        profiles = [timings]
+
         def keep(records: Sequence[Record]) -> None:
-            document["records"] = [_short(record) for record in records]
+            profiles.append(take_timings(running, repeats=3, bursts=1))
+            again = _fastest(problem, profiles)
+            records = [*_of_single_devices(records[0], alone, verdicts), *records]
+            document["records"] = [_short(_predicted_again(record, again)) for record in records]
             _write(path, document)
 
         _say(f"{title}: measuring {len(candidates)} placements")
         records = measure(
-            running, candidates, single_predicted=singles(problem), bursts=bursts or 7,
+            running, candidates, single_predicted=singles(problem), bursts=bursts or ROUNDS,
+            beside=("replicas",) if executor == "torch" else (),
             open_on=lambda others: opened(model, others, executor=executor), after_round=keep,
             circumstances={"versions": versions_of(running)},
         )  # fmt: skip
-        again = take_timings(running, repeats=6, bursts=1)
-        document["profile_drift"] = [
-            float(after.total.quartile_seconds / before.total.quartile_seconds - 1)
-            for before, after in zip(timings, again, strict=True)
-        ]
-    keep(records)
+    document["profile_drift"] = [
+        float(after.total.minimum_seconds / before.total.minimum_seconds - 1)
+        for before, after in zip(timings, _joined(profiles), strict=True)
+    ]
     document["complete"] = True
     _write(path, document)
     print(placements_text(document), flush=True)
@@ -148,9 +168,46 @@ def _cell(
         _say(f"warning: {said}")
 
 
+def _of_single_devices(
+    like: Record, alone: Mapping[str, Placement], verdicts: Mapping[str, Numerics]
+) -> list[Record]:
+    """Records of every device alone, which `measure` runs beside the placements."""
+    assert like.alternatives is not None
+    return [
+        replace(
+            like, name=name, placement=alone[name], objective="latency", measured=measured, numerics=verdicts[name],
+            predicted=predict(alone[name].problem, alone[name]), gain=None, ideal=None, first_seconds=None,
+        )
+        for name, measured in like.alternatives.single
+    ]  # fmt: skip
+
+
+def _joined(profiles: Sequence[Sequence[Timings]]) -> list[Timings]:
+    """All runs of every device."""
+    return [
+        Timings(parts[0].device, np.concatenate([one.seconds for one in parts]))
+        for parts in zip(*profiles, strict=True)
+    ]
+
+
+def _fastest(problem: Problem, profiles: Sequence[Sequence[Timings]]) -> Problem:
+    """The same question with the costs of the fastest runs of all profiles, as measurements count by their fastest."""
+    seconds = [one.of_fastest(FASTEST) for one in _joined(profiles)]
+    return with_seconds(problem, np.stack(seconds, axis=1))
+
+
+def _predicted_again(record: Record, problem: Problem) -> Record:
+    """A record with what profiles between the rounds say, in the order that was run; nothing is fitted to it."""
+    planned = record.placement.problem
+    own = problem if planned.objective == problem.objective else problem.with_objective(planned.objective)
+    predicted = predict(own, record.placement, ordered_by=planned)
+    ideal = min(one.seconds for one in singles(problem)) / predicted.seconds
+    first = {"from the first profile": record.predicted}
+    return replace(record, predicted=predicted, ideal=ideal, also_predicted=first)
+
+
 def _candidate(problem: Problem, name: str, placement: Placement) -> Candidate:
-    overlapped = {"overlapped": predict(problem, placement, charge="overlapped")}
-    return Candidate(name, placement, predict(problem, placement), problem.objective.name, overlapped)
+    return Candidate(name, placement, predict(problem, placement), problem.objective.name)
 
 
 def _pipelines_that_run(running: Any, candidates: list[Candidate], missing: dict[str, str]) -> list[Candidate]:
@@ -172,9 +229,9 @@ def _short(record: Record) -> dict[str, Any]:
     return {key: value for key, value in plain(record.as_dict()).items() if key not in ("devices", "versions")}
 
 
-def vars_of(bar: Any) -> dict[str, Any]:
-    """The fields of an error bar."""
-    return {name: getattr(bar, name) for name in bar.__dataclass_fields__}
+def vars_of(value: Any) -> dict[str, Any]:
+    """The fields of a small value."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def _totals(timings: Sequence[Timings]) -> str:
@@ -186,7 +243,7 @@ def _totals(timings: Sequence[Timings]) -> str:
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     half = path.with_suffix(".part")
-    half.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    half.write_text(json.dumps(document) + "\n", encoding="utf-8")
     half.replace(path)
 
 

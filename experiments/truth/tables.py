@@ -56,6 +56,7 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "error_min_max": max(by_min, default=None),
         "error_median": float(np.median(by_median)) if by_median else None,
         "spearman": spearman(predicted, minima),
+        "spearman_apart": spearman_apart(predicted, minima, noise or 0.0),
         "right_pairs": right_pairs(predicted, minima, noise or 0.0),
         "range": max(minima) / min(minima) if minima else None,
         "noise": noise,
@@ -63,6 +64,19 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "gain_of_auto": next((one["gain"] for one in steps if one["name"] == "auto"), None),
         "modes": sorted({one["timing_mode"] for one in records}),
     }
+
+
+def spearman_apart(predicted: Sequence[float], measured: Sequence[float], noise: float) -> tuple[float, int]:
+    """Rank correlation of placements of which each was measured further from the next than the noise; how many.
+
+    >>> spearman_apart([1.0, 3.0, 2.9, 4.0], [1.0, 2.0, 2.01, 3.0], 0.05)
+    (1.0, 3)
+    """
+    kept: list[int] = []
+    for i in np.argsort(np.asarray(measured), kind="stable").tolist():
+        if not kept or measured[i] / measured[kept[-1]] - 1 > max(noise, 0.02):
+            kept.append(i)
+    return spearman([predicted[i] for i in kept], [measured[i] for i in kept]), len(kept)
 
 
 def right_pairs(predicted: Sequence[float], measured: Sequence[float], noise: float) -> tuple[int, int]:
@@ -89,15 +103,17 @@ def markdown(cells: Sequence[Mapping[str, Any]], host: Mapping[str, Any]) -> str
         f"Measured on {about}.",
         "",
         "| model | executor | placements | error of minimum: median, largest | error of median | Spearman "
-        "| pairs apart in right order | slowest / fastest | noise | error of rate | auto against one device |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| of those apart | pairs apart in right order | slowest / fastest | noise | error of rate "
+        "| auto against one device |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         right, known = row["right_pairs"]
         lines.append(
             f"| {row['model']} | {row['executor']} ({', '.join(row['modes'])}) | {row['placements']} of {row['of']} "
             f"| {_share(row['error_min'])}, {_share(row['error_min_max'])} | {_share(row['error_median'])} "
-            f"| {row['spearman']:.2f} | {right} of {known} | {_times(row['range'])} | {_share(row['noise'])} "
+            f"| {row['spearman']:.2f} | {_apart(row['spearman_apart'])} | {right} of {known} "
+            f"| {_times(row['range'])} | {_share(row['noise'])} "
             f"| {_share(row['rate_error'])} | {_gain(row['gain_of_auto'])} |"
         )
     return "\n".join([*lines, ""])
@@ -118,14 +134,19 @@ def placements_text(cell: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def fill(page: Path, text: str) -> bool:
+def fill(page: Path, text: str, begin: str = BEGIN, end: str = END) -> bool:
     """Put text between the marks of a page; False if it has none."""
     old = page.read_text(encoding="utf-8")
-    if BEGIN not in old or END not in old:
+    if begin not in old or end not in old:
         return False
-    head, tail = old[: old.index(BEGIN)], old[old.index(END) :]
-    page.write_text(f"{head}{BEGIN}\n\n{text}\n{tail}", encoding="utf-8")
+    head, tail = old[: old.index(begin)], old[old.index(end) :]
+    page.write_text(f"{head}{begin}\n\n{text}\n{tail}", encoding="utf-8")
     return True
+
+
+def _apart(found: tuple[float, int]) -> str:
+    correlation, count = found
+    return "too few" if np.isnan(correlation) else f"{correlation:.2f} ({count})"
 
 
 def _share(value: float | None) -> str:

@@ -17,6 +17,7 @@ from stead.costs import Costs
 from stead.errors import BadInput, RunFailed
 from stead.graph import Graph
 from stead.problem import Problem
+from stead.run.crossing_times import drawn_together
 from stead.run.executor import Executor, Worker
 from stead.run.open import open_executor
 from stead.run.openvino.executor import OpenVinoExecutor
@@ -75,6 +76,32 @@ def test_the_same_placement_is_compiled_once(executor: OpenVinoExecutor) -> None
     assert shared_memory() == before
 
 
+def test_placements_that_take_turns_stay_compiled_and_right(executor: OpenVinoExecutor) -> None:
+    problem = problem_of(executor.graph)
+    one, other = half(executor), Placement(problem, np.ones(len(problem.graph), dtype=int))
+    for placement in (one, other):
+        executor.burst(placement, runs=1)
+    executor.pipeline(one, samples=3)
+    before = shared_memory()
+    for placement in (one, other, one):
+        assert executor.check(placement).passed
+        executor.burst(placement, runs=2)
+    assert not executor.pipeline(one, samples=4).lost
+    assert shared_memory() == before
+
+
+def test_no_more_programs_are_kept_than_weights_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stead.run.segment_executor.KEPT_PROGRAMS", 2)
+    before = shared_memory()
+    with OpenVinoExecutor(save_ir("residual", tmp_path), two_workers()) as executor:
+        problem = problem_of(executor.graph)
+        for cut in range(1, 5):
+            placement = Placement(problem, (np.arange(len(problem.graph)) >= cut).astype(int))
+            assert executor.check(placement).passed
+        assert len(shared_memory() - before) == 2
+    assert shared_memory() == before
+
+
 def test_stages_run_as_a_pipeline(executor: OpenVinoExecutor) -> None:
     burst = executor.pipeline(half(executor), samples=6)
     assert burst.lost or (len(burst.seconds) == 5 and burst.first_seconds > 0)
@@ -85,6 +112,17 @@ def test_a_profile_has_a_time_for_what_computes_and_none_for_inputs(executor: Op
     assert seconds.shape == (2, len(executor.graph))
     assert (seconds[:, executor.graph.index("left")] > 0).all()
     assert (seconds[:, executor.graph.index("x")] == 0).all()
+
+
+def test_what_runs_as_one_kernel_is_one_group_and_a_profile_has_its_time_once(executor: OpenVinoExecutor) -> None:
+    graph = executor.as_kernels()
+    assert graph.operator_names == executor.graph.operator_names
+    seconds = executor.profile(0, repeats=2).sum(axis=0)
+    groups = [np.flatnonzero(graph.colocation == g) for g in range(len(graph.colocation_names))]
+    assert groups
+    assert all((seconds[members] > 0).sum() <= 1 for members in groups)
+    devices = drawn_together(graph, np.random.default_rng(3).integers(0, 2, len(graph)))
+    assert executor.check(Placement(problem_of(graph), devices)).passed
 
 
 def test_workers_tell_cores_precision_threads_and_allocator(executor: OpenVinoExecutor) -> None:

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 from stead import Placement, Problem, Roofline, cluster_from  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.run.cores import default_workers  # noqa: E402
-from stead.run.torch_executor import TorchExecutor  # noqa: E402
+from stead.run.torch_executor import KEPT_PROGRAMS, TorchExecutor  # noqa: E402
 
 
 def two_workers() -> Any:
@@ -87,7 +87,7 @@ def test_five_losses_of_training_are_those_of_one_worker(name: str, request: pyt
     executor: TorchExecutor = request.getfixturevalue(name)
     alone = executor.train_losses(None, steps=5)
     assert len(set(alone)) == 5
-    for placement in random_placements(problem_of(executor.graph), 4, seed=7):
+    for placement in random_placements(problem_of(executor.graph), 30, seed=7):
         assert executor.train_losses(placement, steps=5) == alone
 
 
@@ -117,6 +117,18 @@ def test_a_burst_has_as_many_steps_as_asked_for(branches: TorchExecutor) -> None
     burst = branches.burst(next(random_placements(problem_of(branches.graph), 1)), runs=3)
     assert burst.timing_mode in ("quiet", "cputime")
     assert burst.lost or (len(burst.seconds) == 3 and min(burst.seconds) > 0)
+
+
+def test_what_a_step_takes_is_asked_once_though_programs_come_and_go(
+    branches: TorchExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    go = branches._go
+    monkeypatch.setattr(branches, "_go", lambda loaded, **more: asked.append(loaded.number) or go(loaded, **more))
+    many = list(random_placements(problem_of(branches.graph), KEPT_PROGRAMS + 2, seed=11))
+    for placement in (*many, *many):
+        branches.burst(placement, runs=1)
+    assert len(asked) <= len(many)
 
 
 def test_the_simple_alternatives_are_measured_alike(branches: TorchExecutor) -> None:

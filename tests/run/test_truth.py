@@ -37,7 +37,7 @@ def test_errors_and_order_come_from_records_that_count() -> None:
     assert row["right_pairs"] == (3, 3)
     assert row["range"] == pytest.approx(3.0)
     shown = markdown([cell], {"": "a machine"})
-    assert "| net | torch (fifo) | 3 of 4 | 10.0%, 10.0% | 21.0% | 1.00 | 3 of 3 |" in shown
+    assert "| net | torch (fifo) | 3 of 4 | 10.0%, 10.0% | 21.0% | 1.00 | 1.00 (3) | 3 of 3 |" in shown
 
 
 def test_a_page_is_filled_between_its_marks(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Every round runs a fixed reference (the first worker alone), every candidate and every alternative once, and at its end
 the reference again. A machine that becomes slower slows all of them in the same rounds: gains are ratios within rounds,
 and the drift of the reference is said. What the reference differs by from itself is noise, and so is a gain that is no
-larger. Bursts that were lost are missing samples.
+larger. A burst that was lost is run once more in its round, and counted; lost again, it is a missing sample.
 """
 
 from __future__ import annotations
@@ -51,6 +51,15 @@ class _Subject:
     name: str
     burst: Callable[[], Burst]
     rounds: list[Burst] = field(default_factory=list)
+    replaced: list[Burst] = field(default_factory=list)  # lost, and run again in their round
+
+    def take(self) -> None:
+        """Run it in this round; once more if it is lost, unless it was so twice in the round before."""
+        burst = self.burst()
+        if burst.lost and not (self.rounds and self.rounds[-1].lost):
+            self.replaced.append(burst)
+            burst = self.burst()
+        self.rounds.append(burst)
 
     def typical(self, number: int) -> float:
         """Lower quartile of the runs of a round; NaN if it was lost."""
@@ -59,7 +68,7 @@ class _Subject:
 
     @property
     def measured(self) -> Measured:
-        return Measured.of(self.rounds)
+        return Measured.of([*self.rounds, *self.replaced])
 
 
 def runs_per_burst(seconds: float) -> int:
@@ -77,6 +86,7 @@ def measure(
     *,
     single_predicted: Sequence[Predicted] = (),
     open_on: OpenOn | None = None,
+    beside: Sequence[str] = ("replicas", "threads"),
     bursts: int = BURSTS,
     on_step: Callable[[str], None] | None = None,
     after_round: Callable[[tuple[Record, ...]], None] | None = None,
@@ -85,7 +95,8 @@ def measure(
     """Measure placements of one model beside each device alone, replicas and threads.
 
     `single_predicted` is what each device alone should take, in the order of workers: the gain that is predicted
-    follows from it. `open_on` starts the same model on other workers; without it replicas and threads are left out.
+    follows from it. `open_on` starts the same model on other workers; without it replicas and threads are left out, as
+    is what `beside` does not name.
     `circumstances` are fields of `Record` that the caller knows (transport, versions, ...).
     """
     if not candidates:
@@ -97,9 +108,8 @@ def measure(
         problem = candidates[0].placement.problem
         singles = [_single(executor, problem, d, guess) for d, guess in enumerate(guesses)]
         subjects = [_candidate(executor, one) for one in candidates]
-        others, left_out = _alternatives(
-            stack, executor, problem, open_on, on_step, max((one.seconds for one in single_predicted), default=0.2)
-        )
+        slowest = max((one.seconds for one in single_predicted), default=0.2)
+        others, left_out = _alternatives(stack, executor, problem, open_on, on_step, slowest, beside)
         again = _single(executor, problem, 0, guesses[0])
         everyone = [*singles, *subjects, *others.values(), again]
         records: tuple[Record, ...] = ()
@@ -107,12 +117,12 @@ def measure(
             for subject in everyone:
                 if on_step is not None:
                     on_step(f"round {number + 1} of {bursts}: {subject.name}")
-                subject.rounds.append(subject.burst())
+                subject.take()
             if number == bursts - 1 or after_round is not None:
-                beside = _beside(executor, singles, others, left_out)
+                simple = _beside(executor, singles, others, left_out)
                 known = dict(circumstances or {})
                 records = tuple(
-                    _record(executor, one, subject, check, singles, again, beside, single_predicted, known)
+                    _record(executor, one, subject, check, singles, again, simple, single_predicted, known)
                     for one, subject, check in zip(candidates, subjects, checks, strict=True)
                 )
             if after_round is not None:
@@ -159,6 +169,7 @@ def _alternatives(
     open_on: OpenOn | None,
     on_step: Callable[[str], None] | None,
     guess: float,
+    wanted: Sequence[str],
 ) -> tuple[dict[str, _Subject], dict[str, str]]:
     """Replicas and threads, with the reason where one cannot be had."""
     workers = executor.workers
@@ -168,10 +179,12 @@ def _alternatives(
     if on_step is not None:
         on_step("starting replicas and threads")
     found: dict[str, _Subject] = {}
-    left_out: dict[str, str] = {}
+    left_out = {name: "not asked for" for name in ("replicas", "threads") if name not in wanted}
     own: Callable[..., Burst] | None = getattr(executor, "replicas", None)
     try:
-        if own is not None:
+        if "replicas" in left_out:
+            pass
+        elif own is not None:
             found["replicas"] = _Subject("replicas", _forgiven(lambda: own(runs=runs_per_burst(guess))))
         else:
             copies = [stack.enter_context(open_on((worker,))) for worker in workers]
@@ -179,6 +192,8 @@ def _alternatives(
             found["replicas"] = _Subject("replicas", _forgiven(_replicas(copies, problem, pool)))
     except SteadError as error:
         left_out["replicas"] = str(error)
+    if "threads" in left_out:
+        return found, left_out
     try:
         cores = tuple(core for worker in workers for core in worker.cores)
         whole = stack.enter_context(open_on((replace(workers[0], name="all cores", cores=cores),)))

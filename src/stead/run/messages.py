@@ -51,6 +51,7 @@ class Load:
     offsets: tuple[int, ...]
     rings: int
     piped: bool
+    kept: int  # programs that may stay bound, with this one
     receivers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # crossing: workers on other hosts
 
 

@@ -38,15 +38,21 @@ class Predicted:
             raise BadInput(f"a prediction is a positive number of seconds, got {self.seconds}")
 
 
-def predict(problem: Problem, placement: Placement, *, charge: Charge = "per_tensor") -> Predicted:
-    """Seconds of one step (latency) or between two results (throughput) of a placement."""
+def predict(
+    problem: Problem, placement: Placement, *, charge: Charge = "per_tensor", ordered_by: Problem | None = None
+) -> Predicted:
+    """Seconds of one step (latency) or between two results (throughput) of a placement.
+
+    `ordered_by` is the problem whose costs an executor takes its order from, where these are not the ones to predict
+    with.
+    """
     placement = on_problem(problem, placement)
     label = problem.costs.source.label
     if charge == "overlapped":
         return Predicted(simulate(problem, placement, memory="off").objective_seconds, label, charge)
     if isinstance(problem.objective, Throughput):
         return Predicted(_pipelined(problem, placement), label, charge)
-    return Predicted(_one_step(problem, placement), label, charge)
+    return Predicted(_one_step(problem, placement, ordered_by or problem), label, charge)
 
 
 def on_problem(problem: Problem, placement: Placement) -> Placement:
@@ -70,11 +76,11 @@ def copy_seconds(problem: Problem, placement: Placement) -> NDArray[np.float64]:
     return spent
 
 
-def _one_step(problem: Problem, placement: Placement) -> float:
+def _one_step(problem: Problem, placement: Placement, ordered_by: Problem) -> float:
     graph, devices = problem.graph, placement.devices
     if not len(graph):
         return 0.0
-    latency = problem if isinstance(problem.objective, Latency) else problem.with_objective(Latency())
+    latency = ordered_by if isinstance(ordered_by.objective, Latency) else ordered_by.with_objective(Latency())
     begin = simulate(latency, on_problem(latency, placement), memory="off").start_ticks
     seconds = problem.costs.seconds[np.arange(len(graph)), devices]
     copies = copy_seconds(problem, placement)

@@ -10,13 +10,14 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.errors import BadInput
+from stead.errors import BadInput, RunFailed
 from stead.graph import Graph
 from stead.problem import Latency, Placement
 from stead.run.executor import Burst, Numerics, TimingMode, Worker
@@ -31,6 +32,16 @@ FP32_TOLERANCE, UNLIKE_TOLERANCE, LOW_TOLERANCE = 1e-5, 1e-4, 2e-2
 _PATIENCE = 20.0  # times the time of a run that is expected
 _LOAD_SECONDS = 300.0
 _FIRST_SECONDS = 60.0
+KEPT_PROGRAMS, KEPT_WEIGHT_BYTES = 20, 2 * 2**30  # that stay compiled: each has its own copy of the weights
+
+
+@dataclass(slots=True)
+class _Held:
+    """A placement that is compiled in the workers."""
+
+    slots: SharedSlots
+    facts: list[dict[str, Any]]
+    runs: int = 0  # of it so far
 
 
 class SegmentExecutor:
@@ -51,9 +62,10 @@ class SegmentExecutor:
     ) -> None:
         self.graph, self.workers = graph, workers
         self._cut, self._layouts, self._pool = cut, layouts, pool
-        self._slots: SharedSlots | None = None
-        self._loaded: tuple[object, ...] = ()
-        self._runs = 0  # of the loaded program
+        self._held: dict[tuple[object, ...], _Held] = {}  # the one that was loaded longest ago first
+        self._loaded: tuple[object, ...] = ()  # the one that runs now
+        weights = int(graph.parameter_bytes.sum())
+        self._most = max(1, min(KEPT_PROGRAMS, KEPT_WEIGHT_BYTES // max(weights, 1)))
         self.facts: list[dict[str, Any]] = pool.facts  # what each worker read back of itself
 
     @property
@@ -105,6 +117,7 @@ class SegmentExecutor:
         before = Surroundings.now()
         try:
             self._load(stages, devices, rings=2)
+            self._clear()
             (warm,) = [self._stream(2, _FIRST_SECONDS)]
             typical = max(end - begin for answer in warm for begin, end in answer["times"])
             self._clear()
@@ -112,8 +125,6 @@ class SegmentExecutor:
         except Lost as lost:
             self._unload()
             return Burst((), "quiet", before.until_now(0), lost=str(lost))
-        finally:
-            self._loaded = ()  # counters are not those of single runs
         begin = min(times[0][0] for times in (answer["times"] for answer in answers) if times)
         ends = [end for _, end in answers[stages[-1].device]["times"]]
         mode: TimingMode = "fifo" if all(answer["fifo"] for answer in answers) else "quiet"
@@ -126,7 +137,7 @@ class SegmentExecutor:
         devices = self.devices_of(placement)
         self._load(self.segments(placement), devices, rings=1)
         assert self._slots is not None
-        fresh = self._inputs(seed=1 + self._runs)
+        fresh = self._inputs(seed=1 + self._held[self._loaded].runs)
         (wanted,) = self._pool.ask("whole", {"inputs": fresh}, seconds=_LOAD_SECONDS, only=0)
         self._give(fresh)
         for tensor in self._cut.results:  # what nobody writes must not look right
@@ -203,41 +214,73 @@ class SegmentExecutor:
 
     # What is loaded
 
+    @property
+    def _slots(self) -> SharedSlots | None:
+        """Of the program that runs now."""
+        held = self._held.get(self._loaded)
+        return held.slots if held else None
+
     def _load(self, segments: tuple[Segment, ...], devices: NDArray[np.uint8], *, rings: int) -> None:
+        """Make a program the one that runs; compiled before if it was not dropped since."""
         key = (segments, devices.tobytes(), rings)
         if key == self._loaded:
             return
-        self._unload()
-        processes = len(self._pool.process_ids)
+        if key in self._held:
+            memory = self._held[key].slots.program.memory
+            self._pool.ask("use", {"memory": memory}, seconds=_FIRST_SECONDS)
+        else:
+            while len(self._held) >= self._most:
+                self._drop(next(iter(self._held)))
+            self._held[key] = self._compiled(segments, devices, rings)
+        self._loaded, self.facts = key, self._held[key].facts
+        self._give(self._inputs(seed=0))
+
+    def _compiled(self, segments: tuple[Segment, ...], devices: NDArray[np.uint8], rings: int) -> _Held:
         program = SegmentProgram(
             f"stead-{os.getpid()}-{secrets.token_hex(4)}",
             segments,
             self._cut.inputs,
             self._cut.results,
             self._layouts,
-            processes,
+            len(self._pool.process_ids),
             rings,
             self._extra(devices),
         )
-        self._slots = SharedSlots(program, create=True)
-        self._give(self._inputs(seed=0))
+        slots = self._room(program)
         try:
-            self.facts = self._pool.ask("load", {"program": program}, seconds=_LOAD_SECONDS)
+            return _Held(slots, self._pool.ask("load", {"program": program}, seconds=_LOAD_SECONDS))
         except BaseException:
-            self._drop_slots()
+            slots.close()
             raise
-        self._loaded, self._runs = key, 0
+
+    def _room(self, program: SegmentProgram) -> SharedSlots:
+        """Shared memory for a program, without the others where there is too little for all."""
+        try:
+            return SharedSlots(program, create=True)
+        except RunFailed:
+            if not self._held:
+                raise
+        for key in list(self._held):
+            self._drop(key)
+        return SharedSlots(program, create=True)
 
     def _unload(self) -> None:
-        self._drop_slots()
+        """Let go of the program that runs now: it may have stopped anywhere."""
+        if self._loaded in self._held:
+            self._drop(self._loaded)
+
+    def _drop(self, key: tuple[object, ...]) -> None:
+        held = self._held.pop(key)
+        if key == self._loaded:
+            self._loaded = ()
+        held.slots.close()
         if self._pool.process_ids:
-            self._pool.ask("unload", {}, seconds=_FIRST_SECONDS)
+            self._pool.ask("unload", {"memory": held.slots.program.memory}, seconds=_FIRST_SECONDS)
 
     def _drop_slots(self) -> None:
         self._loaded = ()
-        if self._slots is not None:
-            self._slots.close()
-            self._slots = None
+        while self._held:
+            self._held.popitem()[1].slots.close()
 
     def _clear(self) -> None:
         assert self._slots is not None
@@ -264,8 +307,9 @@ class SegmentExecutor:
 
     def _steps(self, count: int, limit: float, *, timed: bool) -> tuple[list[float], list[dict[str, Any]]]:
         """Seconds of some runs: from the first begin to the last end of each."""
-        first = self._runs + 1
-        self._runs += count
+        held = self._held[self._loaded]
+        first = held.runs + 1
+        held.runs += count
         told = {"first": first, "runs": count, "seconds_limit": limit, "timed": timed}
         answers = self._pool.ask("steps", told, seconds=limit + 5.0)
         times = np.array([answer["times"] for answer in answers])  # [process, run, begin or end]

@@ -66,8 +66,9 @@ class _Child:
     def __init__(self, worker: Worker, number: int) -> None:
         self.worker, self.number = worker, number
         self.runtime: SegmentRuntime | None = None
-        self.slots: SharedSlots | None = None
+        self.slots: SharedSlots | None = None  # of the program that runs now, as `mine`
         self.mine: list[tuple[Segment, list[Run]]] = []
+        self.kept: dict[str, tuple[SharedSlots, list[tuple[Segment, list[Run]]]]] = {}  # by name of the memory
 
     def open(self, at: str, spec: dict[str, Any]) -> dict[str, Any]:
         """Start the runtime."""
@@ -84,9 +85,17 @@ class _Child:
 
     def load(self, program: SegmentProgram) -> dict[str, Any]:
         """Compile and bind the sub-models of this worker."""
+        self.slots, self.mine = SharedSlots(program, create=False), []
+        self.kept[program.memory] = self.slots, self.mine
+        try:
+            self._bind(program)
+        except BaseException:
+            self.unload(program.memory)
+            raise
+        return self.facts()
+
+    def _bind(self, program: SegmentProgram) -> None:
         assert self.runtime is not None
-        self.unload()
-        self.slots = SharedSlots(program, create=False)
         self.runtime.prepare(program.segments)
         for segment in program.segments:
             if segment.device == self.number:
@@ -95,14 +104,20 @@ class _Child:
                     for ring in range(program.rings)
                 ]
                 self.mine.append((segment, self.runtime.load(segment, pairs, program.extra)))
-        return self.facts()
 
-    def unload(self) -> None:
+    def use(self, memory: str) -> None:
+        """Run what was loaded before."""
+        self.slots, self.mine = self.kept[memory]
+
+    def unload(self, memory: str) -> None:
         """Let go of what was loaded."""
-        self.mine = []
-        if self.slots is not None:
-            self.slots.close()
-            self.slots = None
+        if memory not in self.kept:
+            return
+        slots, mine = self.kept.pop(memory)
+        if mine is self.mine:
+            self.slots, self.mine = None, []
+        del mine  # what is bound to the memory goes before it
+        slots.close()
 
     def steps(self, first: int, runs: int, seconds_limit: float, timed: bool) -> dict[str, Any]:
         """Some runs one after another, all workers beginning each together: (begin, end) of each."""
@@ -161,6 +176,14 @@ class _Child:
         """Seconds of operators in whole runs here."""
         assert self.runtime is not None
         return self.runtime.profile(inputs, repeats, device)
+
+    def units(self) -> list[list[int]]:
+        """Operators that the runtime runs as one kernel, of every kernel."""
+        told = getattr(self.runtime, "units", None)
+        if told is None:
+            raise BadInput("this runtime does not tell its kernels")
+        found: list[list[int]] = told()
+        return found
 
     def _arrays(self, tensors: Sequence[str], ring: int) -> list[NDArray[Any]]:
         assert self.slots is not None

@@ -55,7 +55,8 @@ from stead.run.timing import BURST_SECONDS, PAUSE_SECONDS, by_plain_clock, was_b
 from stead.run.transport import layout_of, pages, store_order_is_kept
 from stead.sim import simulate
 
-KEPT_PROGRAMS = 6  # as many as workers keep
+KEPT_PROGRAMS, KEPT_WEIGHT_BYTES = 20, 2 * 2**30  # that stay bound: of training each keeps its own gradients
+LEAST_KEPT = 4  # beside every worker alone
 WARMUPS = 2
 RINGS, NETWORK_RINGS = 2, 3  # parts of a slot in a pipeline; over a network one of them is on its way
 DEADLINE_FACTOR, LEAST_DEADLINE_SECONDS = 10.0, 10.0
@@ -69,6 +70,7 @@ Timing = Literal["auto", "normal"]
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     number: int
+    key: Any  # the same whenever the same program is loaded again
     program: Program
     rings: int
 
@@ -108,7 +110,7 @@ class TorchExecutor:
         self._flags = LEAST_FLAGS  # crossings that there is room for
         self._programs: dict[Any, _Loaded] = {}
         self._numbers = itertools.count(1)
-        self._seconds: dict[int, float] = {}  # of a program, roughly
+        self._seconds: dict[Any, float] = {}  # by the key of a program, roughly; known also when it is loaded again
         self._checks = itertools.count(1)
         folder = Path(tempfile.mkdtemp(prefix="stead-run-"))
         self._crew: Workforce = crew or Crew(())
@@ -191,6 +193,8 @@ class TorchExecutor:
         self.readback: tuple[dict[str, Any], ...] = tuple(one.readback for one in ready)
         self._whole_seconds = max(one.seconds for one in ready)
         self._graph = read(graph_path).graph
+        weights = int(self._graph.parameter_bytes.sum())
+        self._most = max(LEAST_KEPT + len(self._workers), min(KEPT_PROGRAMS, KEPT_WEIGHT_BYTES // max(weights, 1)))
         self._position = {name: v for v, name in enumerate(first.sheet.operators)}
         for worker, found in zip(self._workers, self.readback, strict=True):
             if found["cores"] and tuple(found["cores"]) != worker.cores:
@@ -415,9 +419,9 @@ class TorchExecutor:
             return found
         program = compile_program(self._known, devices, order, self._layouts, self._alike)
         offsets = self._slots(program.crossings, rings)
-        while len(self._programs) >= KEPT_PROGRAMS:
+        while len(self._programs) >= self._most:
             del self._programs[next(iter(self._programs))]
-        loaded = self._programs[key] = _Loaded(next(self._numbers), program, rings)
+        loaded = self._programs[key] = _Loaded(next(self._numbers), key, program, rings)
         sent = {
             one.number: self._layouts[one.source][self._sheet.whole[one.storage]] for one in program.crossings
         }
@@ -426,7 +430,7 @@ class TorchExecutor:
             {
                 w: Load(
                     loaded.number, program.workers[w], program.crossings, sent, offsets[self._crew.host_of[w]], rings,
-                    self.piped, receivers,
+                    self.piped, self._most, receivers,
                 )
                 for w in program.active
             }
@@ -529,8 +533,8 @@ class TorchExecutor:
         if mode == "fifo":
             if any(one.overran for one in done.values()):
                 lost = f"longer than a real-time burst of {BURST_SECONDS} s"
-                for number in self._seconds:
-                    self._seconds[number] *= 1.5
+                for key in self._seconds:
+                    self._seconds[key] *= 1.5
             elif contention.involuntary_switches:
                 lost = f"interrupted {contention.involuntary_switches} times"
         elif each == "cpu":
@@ -539,10 +543,10 @@ class TorchExecutor:
 
     def _estimate(self, loaded: _Loaded) -> float:
         """Seconds of one step, from its processor time: others on the machine do not count."""
-        if loaded.number not in self._seconds:
+        if loaded.key not in self._seconds:
             done = self._finished(self._go(loaded, runs=1, warmups=1))
-            self._seconds[loaded.number] = max(one.cpu[0] for one in done.values()) / 1e9
-        return max(self._seconds[loaded.number], 1e-6)
+            self._seconds[loaded.key] = max(one.cpu[0] for one in done.values()) / 1e9
+        return max(self._seconds[loaded.key], 1e-6)
 
     def _fits_real_time(self, loaded: _Loaded) -> bool:
         """Whether at least one step with a warm-up can be run in real time."""

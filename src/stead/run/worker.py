@@ -32,7 +32,6 @@ from stead.run.subject import fresh_inputs
 from stead.run.transport import Channel, Late, Patience, PipedSlots, Segment, SharedSlots, Stopped
 
 PARENT_DIED_SIGNAL = 1  # PR_SET_PDEATHSIG
-KEPT_PROGRAMS = 6
 READ_BACK = (
     "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_",
 )  # fmt: skip
@@ -107,7 +106,7 @@ class Obedient:
         assert self.segment is not None
         assert self.patience is not None
         channel = self._channel(command)
-        while len(self.replays) >= KEPT_PROGRAMS:
+        while len(self.replays) >= command.kept:
             del self.replays[next(iter(self.replays))]
         with self.material.torch.inference_mode():
             self.replays[command.number] = Replay(

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
+from stead.graph import Graph
+from stead.graph.arrays import with_colocation
 from stead.problem import Placement
 from stead.readers.openvino.reader import OpenVino
 from stead.run.cores import check_workers
@@ -23,6 +25,7 @@ from stead.run.segment_program import TensorLayout
 from stead.run.segments import Segment
 
 Mode = Literal["processes", "hetero"]
+_COMPILE_SECONDS = 120.0
 _AT = "stead.run.openvino.in_worker:OpenVinoRuntime"
 
 
@@ -74,6 +77,24 @@ class OpenVinoExecutor(SegmentExecutor):
         """What HETERO made of the last placement, with its number of submodels; None in other modes."""
         found: Honoured | None = self.facts[0].get("honoured")
         return found
+
+    def as_kernels(self) -> Graph:
+        """The graph with what OpenVINO runs as one kernel kept together: a cut there would cost more than it says.
+
+        A profile counts a kernel for the first of its operators; apart, each of them would be a kernel of its own.
+        What runs nothing stays with what it reads.
+        """
+        (kernels,) = self._pool.ask("units", {}, seconds=_COMPILE_SECONDS, only=0)
+        graph = self.graph
+        unit = np.full(len(graph), -1, dtype=np.int64)
+        for number, members in enumerate(kernels):
+            unit[[v for v in members if unit[v] < 0]] = number
+        for u, v in sorted(graph.edges.tolist(), key=lambda edge: edge[1]):
+            if unit[v] < 0:
+                unit[v] = unit[u]
+        known, groups = np.unique(unit, return_inverse=True)
+        names = [f"kernel {number}" for number in known.tolist() if number >= 0]
+        return with_colocation(graph, groups - int(known[0] < 0), names)
 
     def segments(self, placement: Placement) -> tuple[Segment, ...]:
         """The sub-models of a placement; HETERO makes its own of the whole."""

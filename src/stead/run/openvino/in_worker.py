@@ -148,6 +148,22 @@ class OpenVinoRuntime:
         return runs_of(told)[1:]
 
 
+    def units(self) -> list[list[int]]:
+        """Operators that run as one kernel, of every kernel."""
+        model, graph = read_ir(self.path, self.shapes), self._graph()
+        cut = cut_ir(model, graph)
+        operator = dict(zip((node.name for node in cut.nodes), cut.operator, strict=True))
+        compiled = self._compiled(model, self.plugins[0])
+        return [sorted(set(layers_of(op, operator))) for op in compiled.get_runtime_model().get_ordered_ops()]
+
+
+def layers_of(runtime_op: Any, operator: Mapping[str, int]) -> list[int]:
+    """The operators that a runtime node stands for."""
+    info = runtime_op.get_rt_info()
+    names = str(info["originalLayersNames"].astype(str)).split(",") if "originalLayersNames" in info else []
+    return [operator[name] for name in names if name in operator]
+
+
 def runs_of(averages: NDArray[np.float64]) -> NDArray[np.float64]:
     """Single values from averages over the first 1, 2, 3, ... of them, along the first axis.
 
@@ -167,11 +183,7 @@ def attributed(runtime_model: Any, operator: Mapping[str, int]) -> dict[str, int
     ops = list(runtime_model.get_ordered_ops())
     place: dict[str, int] = {}
     for op in ops:
-        info = op.get_rt_info()
-        names = (
-            str(info["originalLayersNames"].astype(str)).split(",") if "originalLayersNames" in info else []
-        )
-        known = [operator[name] for name in names if name in operator]
+        known = layers_of(op, operator)
         if known:
             place[op.get_friendly_name()] = known[0]
     for op in reversed(ops):

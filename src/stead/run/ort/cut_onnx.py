@@ -12,8 +12,8 @@ import numpy as np
 
 from stead.errors import BadInput, MissingExtra
 from stead.graph import Graph
+from stead.graph.unique_names import Names
 from stead.printing.wording import one_line, shown_path
-from stead.readers.common.file_nodes import Names
 from stead.readers.common.protobuf import mapped
 from stead.readers.onnx.file import ELEMENT_TYPES, read_model
 from stead.readers.onnx.reader import Onnx, known_values
