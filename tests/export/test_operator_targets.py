@@ -142,6 +142,7 @@ def test_a_chain_says_which_provider_and_device_every_sub_model_needs(tmp_path: 
     assert table["session"]["session.layer_assignment_settings"] == "cpu(stead.0.); gpu(stead.1.)"
     assert table["results"] == ["y", "r2"]
     assert {"annotated.onnx", "pipeline.json", "run.py", "seg_0.onnx"} <= set(bundle.files)
+    assert bundle.load.endswith('results = chain({"x": array})')
 
 
 def test_the_chain_runs_by_the_script_that_comes_with_it(tmp_path: Path) -> None:

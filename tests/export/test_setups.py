@@ -18,6 +18,7 @@ from stead.export.setups import read_setup
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.readers import write_graph
+from stead.solvers import Budget, solver
 from stead.testing.exporters import drawn_plans, plan_of
 from stead.workloads.demo import demo_graph
 
@@ -65,6 +66,35 @@ def test_a_device_map_places_modules_by_their_longest_name(tmp_path: Path) -> No
         "model.embed_tokens": "d1", "model.layers.0.self_attn": "d1", "model.layers.0.mlp": "d1",
         "model.layers.1.self_attn": "d2", "model.layers.1.mlp": "d0", "model.norm": "d1", "lm_head": "d2",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["auto", "balanced", "balanced_low_0", "sequential"])
+def test_words_of_transformers_are_placements_by_its_rules(word: str) -> None:
+    problem = load(MODELS / "llama-3-8b", "3060,3090+cpu").problem(Latency())
+    found = read_setup("hf", word, problem)
+    rule = {"auto": "hf-auto", "balanced": "hf-auto"}.get(word, f"hf-{word.replace('_', '-')}")
+    wanted = solver(rule).solve(problem, Budget()).placement
+    assert found.placement.devices.tolist() == wanted.devices.tolist()
+    assert found.options == {}  # nothing is left for the CPU
+    assert "in the order of the devices" in found.notes[0]
+
+
+def test_what_transformers_leaves_to_the_cpu_is_streamed() -> None:
+    problem = load(MODELS / "llama-3-8b", "3060+cpu").problem(Latency())
+    found = read_setup("hf", "auto", problem)
+    assert set(found.placement.by_name().values()) == {"3060", "cpu"}
+    assert found.options == {"cpu_means": "offload"}
+    assert "streamed" in found.notes[-1]
+
+
+def test_a_set_up_may_be_one_device_or_the_map_itself() -> None:
+    problem = layered(2, 2)
+    for text, device in (("cuda:1", "d2"), ("0", "d1"), ("cpu", "d0"), (' {"": 1}', "d2")):
+        assert set(read_setup("hf", text, problem).placement.by_name().values()) == {device}
+    parts = '[["tok_embeddings", "layers.0"], ["layers.1", "norm", "lm_head"]]'
+    assert read_setup("stages", parts, problem).placement.by_name()["model.layers.1.mlp"] == "d2"
+    with pytest.raises(BadInput, match=r"the given set-up: line 1, column \d+: not JSON"):
+        read_setup("hf", '{"model": 0,', problem)
 
 
 def test_the_cpu_in_a_device_map_is_said_to_stream(tmp_path: Path) -> None:

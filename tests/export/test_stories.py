@@ -154,7 +154,8 @@ def test_on_a_smaller_card_than_planned_the_set_up_is_told_to_run_out_of_memory(
     user.does("place", model, "-d", devices, *SHAPE, *QUICK, "--solver", "series", "--target", "hf")
     user.does("export", "plan.json", "--to", "hf", "-o", "out")
     peak = int(Plan.load(tmp_path / "plan.json").trace.peak_bytes[0])
-    smaller = device_file(tmp_path / "smaller.toml", big=int(0.95 * peak), small=4 * size)
+    less = 0.8 if name == "mixtral" else 0.95  # how much of its experts is stacked at a time depends on threads
+    smaller = device_file(tmp_path / "smaller.toml", big=int(less * peak), small=4 * size)
     mapped = next((tmp_path / "out").glob("device_map*.json"))
     score = ["score", model, "-d", smaller, *SHAPE, "--evaluations", "20", "--from", "hf", mapped, "-o", "mine.json"]
     code, said, _ = user.tries(*score)
@@ -293,8 +294,12 @@ def test_torchs_own_tracer_cuts_llama(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True)
 
 
-def test_a_large_vocabulary_gets_uneven_stages_that_megatron_and_torchtitan_load(user: User, tmp_path: Path) -> None:
-    place = ["place", EXAMPLES / "llama-3-8b", "-d", "2x A100-80GB", "-g", "throughput", "--evaluations", "400"]
+@pytest.mark.parametrize("stages", [2, pytest.param(4, marks=slow), pytest.param(8, marks=slow)])
+def test_a_large_vocabulary_gets_uneven_stages_that_megatron_and_torchtitan_load(
+    stages: int, user: User, tmp_path: Path
+) -> None:
+    cards = f"{stages}x A100-80GB"
+    place = ["place", EXAMPLES / "llama-3-8b", "-d", cards, "-g", "throughput", "--evaluations", "400"]
     told = json.loads(user.does(*place, "--target", "megatron", "--json"))
     assert told
     plan = Plan.load(tmp_path / "plan.json")
@@ -302,7 +307,7 @@ def test_a_large_vocabulary_gets_uneven_stages_that_megatron_and_torchtitan_load
     assert even is not None
     assert plan.solution.objective_seconds < even
     layout = shlex.split(user.does("export", "plan.json", "--to", "megatron"))[-1]
-    assert [part.count("t") for part in parts_of(layout, layers=32)] != [16, 16]
+    assert [part.count("t") for part in parts_of(layout, layers=32)] != [32 // stages] * stages
     user.does("export", "plan.json", "--to", "torchtitan", "-o", "titan")
     parts = json.loads((tmp_path / "titan" / "parts.json").read_text())
     assert sum(len(one) for one in check_parts(parts, layers=32)) == 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from stead.errors import BadInput
 from stead.export.base import Exporter
 from stead.export.placing import for_target
 from stead.export.torch_pipeline import TorchPipeline
+from stead.export.torch_verify import _run
 from stead.placing.loading import load
 from stead.plan import Plan
 from stead.problem import Latency, Problem
@@ -25,6 +27,7 @@ from stead.testing.exporters import ExporterContract, plan_of
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
 SMALL = ("llama", "cnn", "pair")
+ODD = ("several", "number")
 NAMES = ("llama", "qwen3", "gpt2", "bert", "vit", "t5", "cnn")
 needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
 
@@ -40,7 +43,7 @@ def written(folder: Path, *names: str) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("programs"), *SMALL)
+    return written(tmp_path_factory.mktemp("programs"), *SMALL, *ODD)
 
 
 def even(problem: Problem, stages: int) -> Plan:
@@ -85,7 +88,8 @@ def still_running() -> list[str]:
             words = (folder / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if "init_process_group('gloo'" in words and f"PPid:\t{os.getpid()}" in _status(folder):
+        parents = (f"PPid:\t{os.getpid()}\n", "PPid:\t1\n")
+        if "stages[os.fork()] = rank" in words and any(one in _status(folder) for one in parents):
             found.append(words)
     return found
 
@@ -99,6 +103,39 @@ def _status(folder: Path) -> str:
         return (folder / "status").read_text()
     except OSError:
         return ""
+
+
+def test_all_results_of_a_program_are_compared_and_the_loss_is_of_the_first(programs: Path) -> None:
+    file = programs / "several.pt2"
+    exporter = TorchPipeline(model=str(file), schedule="1f1b", train=True)
+    plan = for_target(even(problem_of(file, 2), 2), exporter).plan
+    given = json.loads(str(exporter.export(plan).files["stages.json"]))["stages"][-1]["outputs"]
+    assert [one["shape"] for one in given] == [[2, 8], [2]]  # sum and mean
+    verdict = exporter.verify(plan)
+    assert verdict.outputs.result == "passed", verdict
+
+
+def test_a_result_without_a_dimension_is_refused_by_name(programs: Path) -> None:
+    file = programs / "number.pt2"
+    plan = even(problem_of(file, 2), 2)
+    exporter = TorchPipeline(model=str(file))
+    with pytest.raises(BadInput, match=r"result 'mean' of the program has no dimension, so that it cannot be cut"):
+        exporter.export(for_target(plan, exporter).plan)
+
+
+def test_a_stage_that_fails_is_named_and_ends_the_others(programs: Path, tmp_path: Path) -> None:
+    shutil.copy(programs / "cnn.pt2", tmp_path / "stage_0.pt2")
+    (tmp_path / "run.py").write_text(
+        "import os, time\n"
+        "def main(inputs, outputs):\n"
+        "    if os.environ['RANK'] == '1':\n"
+        "        raise ValueError('no such weight')\n"
+        "    time.sleep(200)\n"
+    )
+    assert _run(tmp_path, 2) == "stage 1: ValueError: no such weight"
+    (tmp_path / "run.py").write_text("import nothing_of_that_name\n")
+    assert _run(tmp_path, 2).startswith("before the stages began: ModuleNotFoundError: ")
+    assert still_running() == []
 
 
 @needs_transformers
@@ -122,6 +159,7 @@ def test_the_table_says_what_every_stage_takes_gives_and_holds(programs: Path) -
     assert sorted(bundle.files) == ["run.py", "stage_0.pt2", "stage_1.pt2", "stages.json"]
     table = json.loads(str(bundle.files["stages.json"]))
     first, second = table["stages"]
+    assert [(one["rank"], one["device"]) for one in (first, second)] == list(enumerate(problem.cluster.names))
     assert (table["n"], table["schedule"], table["microbatches"]) == (2, "gpipe", 4)
     assert [one["name"] for one in first["inputs"]] == ["x"]
     assert first["outputs"] == second["inputs"]

@@ -43,6 +43,21 @@ class Picture(torch.nn.Module):
         return self.head((y + begin).mean((2, 3)))
 
 
+class Several(torch.nn.Module):
+    """Two results by name, an input by name, and a buffer; or a number as a result, which no pipeline can give."""
+
+    def __init__(self, number: bool) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+        self.register_buffer("scale", torch.tensor([2.0]))
+        self.number = number
+
+    def forward(self, x: Any, *, gain: Any) -> Any:
+        y = torch.relu(self.first(x))
+        z = self.second(y) * self.scale * gain
+        return {"sum": z + x, "mean": y.mean() if self.number else y.mean(1)}
+
+
 class Pair(torch.nn.Module):
     """Two texts of which the second is looked up late, in a table that is also the head."""
 
@@ -66,6 +81,8 @@ def made(name: str) -> tuple[Any, tuple[Any, ...]]:
     words = torch.randint(0, 64, (BATCH, TOKENS))
     if name == "cnn":
         return Picture(), (torch.randn(BATCH, 3, 8, 8),)
+    if name in ("several", "number"):
+        return Several(number=name == "number"), (torch.randn(BATCH, 8),)
     if name == "pair":
         return Pair(), (words, words.clone())
     import transformers as t
@@ -95,7 +112,8 @@ def main(folder: str, *names: str) -> None:
     for name in names:
         torch.manual_seed(0)
         module, inputs = made(name)
-        torch.export.save(torch.export.export(module.eval(), inputs, strict=False), Path(folder) / f"{name}.pt2")
+        named = {"gain": torch.rand(BATCH, 1)} if isinstance(module, Several) else {}
+        torch.export.save(torch.export.export(module.eval(), inputs, named, strict=False), Path(folder) / f"{name}.pt2")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from stead.graph import Graph, Operator
 from stead.readers import read, reader_of
 from stead.readers.base import Model
 from stead.readers.common.tied_weights import ALL_REDUCE
-from stead.readers.hf import HuggingFace, load_config
+from stead.readers.hf import HuggingFace
 from stead.readers.hf.training import ADAM_FLOPS, ADAM_TRAFFIC
 
 DECODE = HuggingFace(context=10)
@@ -483,7 +483,7 @@ def test_a_configuration_of_any_name_is_recognised_by_its_contents(save: Callabl
 def test_options_are_fields_of_the_reader(save: Callable[..., str]) -> None:
     path = save(small("llama"), "config.json")
     wanted = read(path, options={"batch": "2", "context": "10", "phase": "prefill"}).graph
-    assert wanted == load_config(path, batch=2, context=10, phase="prefill").graph
+    assert wanted == HuggingFace(batch=2, context=10, phase="prefill").read(path).graph
     assert wanted == replace(reader_of("huggingface"), batch=2, context=10, phase="prefill").read(path).graph  # type: ignore[type-var]
 
 
@@ -506,7 +506,7 @@ def test_a_large_model_takes_a_fraction_of_a_second_and_no_other_package(here: P
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1043"]
     started = time.process_time()
-    load_config("config.json")
+    HuggingFace().read("config.json")
     assert time.process_time() - started < 1
 
 
@@ -536,7 +536,7 @@ def test_files_tell_the_shapes_of_weights(tiny: Path) -> None:
     assert weights(model.graph)["model.embed_tokens.weight"] == 160 * 64 * 4  # nothing else tells the type
     assert "1 of 30 parameters are sized after the safetensors files" in model.notes
     assert (
-        weights(load_config("config.json", dtype="bf16").graph)["model.embed_tokens.weight"] == 160 * 64 * 2
+        weights(HuggingFace(dtype="bf16").read("config.json").graph)["model.embed_tokens.weight"] == 160 * 64 * 2
     )
 
 
@@ -550,7 +550,7 @@ def test_quantised_matrices_come_in_several_tensors(tiny: Path) -> None:
             f"{path}.bias": ("F16", [64]),
         },
     )
-    found = weights(load_config("config.json", dtype="fp16").graph)
+    found = weights(HuggingFace(dtype="fp16").read("config.json").graph)
     assert found[f"{path}.weight"] == 8 * 64 * 4 + 64 * 2
     assert found["model.layers.1.self_attn.q_proj.weight"] == 64 * 64 * 2
 

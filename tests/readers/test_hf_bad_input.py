@@ -16,7 +16,7 @@ from hf_configs import LLAMA_7B, SMALL, Values, small
 
 from stead.errors import BadInput, MissingExtra, SteadError
 from stead.readers import Model, read
-from stead.readers.hf import HuggingFace, load_config, recorded
+from stead.readers.hf import HuggingFace, recorded
 
 ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 Refusal = Callable[..., str]
@@ -60,7 +60,7 @@ def test_a_value_that_makes_no_sense_is_told_with_its_key(
     save: Save, refusal: Refusal, change: Values, message: str
 ) -> None:
     values = {key: value for key, value in {**small("llama"), **change}.items() if value is not None}
-    told = refusal(load_config, save(values, "config.json"))
+    told = refusal(HuggingFace().read, save(values, "config.json"))
     assert told.startswith("config.json: ")
     assert message in told
 
@@ -89,13 +89,13 @@ def test_a_value_that_makes_no_sense_is_told_with_its_key(
 def test_other_architectures_are_checked_as_well(
     save: Save, refusal: Refusal, name: str, change: Values, message: str
 ) -> None:
-    assert message in refusal(load_config, save({**small(name), **change}, "config.json"))
+    assert message in refusal(HuggingFace().read, save({**small(name), **change}, "config.json"))
 
 
 def test_a_misspelt_key_is_offered(save: Save, refusal: Refusal) -> None:
     values = small("llama")
     values["hiden_size"] = values.pop("hidden_size")
-    assert refusal(load_config, save(values, "config.json")) == (
+    assert refusal(HuggingFace().read, save(values, "config.json")) == (
         'config.json: the key "hidden_size" is missing, which "llama" needs; did you mean \'hiden_size\'?'
     )
 
@@ -175,9 +175,7 @@ def test_an_image_needs_room_among_the_tokens(refusal: Refusal) -> None:
 def test_sizes_beyond_all_memory_are_refused(save: Save, refusal: Refusal) -> None:
     values = {**LLAMA_7B, "hidden_size": 2**28, "vocab_size": 2**28, "num_attention_heads": 2**10}
     path = save(values, "config.json")
-    assert "bytes must be a whole number from 0 to 2^62" in refusal(
-        load_config, path, batch=2**20, context=2**32
-    )
+    assert "bytes must be a whole number from 0 to 2^62" in refusal(HuggingFace(batch=2**20, context=2**32).read, path)
 
 
 def test_too_many_experts_are_given_up_early(refusal: Refusal) -> None:
@@ -190,7 +188,7 @@ def test_too_many_experts_are_given_up_early(refusal: Refusal) -> None:
 def test_a_folder_without_a_configuration_is_told(here: Path, refusal: Refusal) -> None:
     Path("empty").mkdir()
     assert (
-        refusal(load_config, "empty") == "empty: the folder has no config.json; name the folder of one model"
+        refusal(HuggingFace().read, "empty") == "empty: the folder has no config.json; name the folder of one model"
     )
 
 
@@ -199,7 +197,7 @@ def test_a_folder_without_a_configuration_is_told(here: Path, refusal: Refusal) 
 )
 def test_junk_is_one_line(here: Path, refusal: Refusal, data: bytes) -> None:
     Path("config.json").write_bytes(data)
-    assert refusal(load_config, "config.json").startswith("config.json: ")
+    assert refusal(HuggingFace().read, "config.json").startswith("config.json: ")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +220,7 @@ def test_damaged_weights_are_told_with_their_file(
 ) -> None:
     save(small("llama"), "config.json")
     Path("model.safetensors").write_bytes(data)
-    told = refusal(load_config, ".")
+    told = refusal(HuggingFace().read, ".")
     assert told.startswith("model.safetensors: ")
     assert message in told
 
@@ -230,9 +228,9 @@ def test_damaged_weights_are_told_with_their_file(
 def test_an_index_may_not_lead_out_of_its_folder(save: Save, refusal: Refusal) -> None:
     save(small("llama"), "config.json")
     save({"weight_map": {"a": "../secret.safetensors"}}, "model.safetensors.index.json")
-    assert "is no file of the same folder" in refusal(load_config, "config.json")
+    assert "is no file of the same folder" in refusal(HuggingFace().read, "config.json")
     save({"weight_map": []}, "model.safetensors.index.json")
-    assert "weight_map must be an object" in refusal(load_config, "config.json")
+    assert "weight_map must be an object" in refusal(HuggingFace().read, "config.json")
 
 
 ODD_VALUES: list[Any] = [

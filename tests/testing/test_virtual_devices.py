@@ -114,3 +114,19 @@ def test_a_process_without_virtual_devices_says_how_to_get_some() -> None:
 
     with pytest.raises(SteadError, match="call virtual_devices"):
         current()
+
+
+def test_attention_is_one_kernel_that_never_holds_all_scores() -> None:
+    told = told_by("""
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(1, 4, 64, 8) for _ in range(3))
+        wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        here = [one.to("vdev:1") for one in (q, k, v)]
+        devices.clear()
+        got = torch.nn.functional.scaled_dot_product_attention(*here, is_causal=True)
+        told = {"same": bool(torch.equal(got.cpu(), wanted)), "ran": [one.operation for one in devices.log[:1]]}
+        told["bytes"] = devices.peak_bytes[1]
+        print(json.dumps(told))
+    """)
+    one = 4 * 64 * 8 * 4  # heads, tokens, width, bytes; scores of all heads would be eight times as much
+    assert told == {"same": True, "ran": ["scaled_dot_product_attention"], "bytes": 4 * one}

@@ -35,7 +35,7 @@ def write_folder(folder: Path, target: str, plan: Plan, bundle: Bundle) -> list[
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     document = {
         "written_by": MARK, "stead": __version__, "python": platform.python_version(), "target": target,
-        "checked_with": dict(bundle.versions), "files": dict(sorted(sums.items())),
+        **_hosts(plan), "checked_with": dict(bundle.versions), "files": dict(sorted(sums.items())),
     }  # fmt: skip
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,6 +49,14 @@ def write_folder(folder: Path, target: str, plan: Plan, bundle: Bundle) -> list[
         _write(folder / name, content)
     _write(folder / VERSIONS, _bytes(json.dumps(document, indent=1) + "\n"))
     return [folder / name for name in (*files, VERSIONS)]
+
+
+def _hosts(plan: Plan) -> dict[str, dict[str, str]]:
+    """The host of every device that the plan uses, where it spans hosts."""
+    cluster = plan.problem.cluster
+    used = [cluster.names[d] for d in sorted(set(plan.placement.devices.tolist()))]
+    found = {name: host.name for name in used if (host := cluster.host_of(name)) is not None}
+    return {"hosts": found} if found else {}
 
 
 def _earlier(folder: Path) -> dict[str, str]:

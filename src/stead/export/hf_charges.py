@@ -2,8 +2,9 @@
 
 Its results go back to the device of its input, which is the main one. Every block on another device gets masks and
 tables of positions by copies of its own, block after block. A function of a graph is several operations of torch, each
-with a result of its own that takes room for a while; and what a module was called with is kept until it returns. What
-is on the CPU "to be offloaded" runs on the main device, and its weights are copied there each time.
+with a result of its own that takes room for a while; and what a module was called with is kept until it returns, as is
+what was looked up in tables. Attention is one kernel, which never holds all scores. What is on the CPU "to be
+offloaded" runs on the main device, and its weights are copied there each time.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ ROOM = "room for what lives beside the plan"  # in the aliases of a device; byte
 TABLES = 3  # cosines, sines and positions, for models that turn their keys
 POSITIONS = 1  # for all others
 EXPERT_KINDS = ("Expert", "Experts")
-TEMPORARIES = 3  # results of single operations that live at a time within one operator of the graph
-TANH_KIND = "GELU"  # by powers and a hyperbolic tangent it holds one more
+ROUTER = "Router"
+TEMPORARIES = 3  # results of single operations that live at a time within one operator of the graph, where not known
+# Operations that are one kernel, or free what they read before they write; GELU is powers and a hyperbolic tangent.
+KNOWN_TEMPORARIES = {
+    "Linear": 0, "Convolution": 0, "Add": 0, "LayerNorm": 0, "Embedding": 0, "SiLU": 0, "ReLU": 0, "QuickGELU": 1,
+    "GELU": 2,
+}  # fmt: skip
 ID_BYTES, MASK_BYTES = 8, 4  # of a token's number or position, and of an entry of a mask
 
 
@@ -69,14 +75,30 @@ def _room(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     widest = np.zeros(len(graph), dtype=np.int64)
     np.maximum.at(widest, graph.tensor_producer, graph.tensor_bytes)
     np.maximum.at(widest, graph.readers, graph.tensor_bytes[graph.tensor_of_read])
+    room = np.array([KNOWN_TEMPORARIES.get(kind, TEMPORARIES) for kind in graph.kinds], dtype=np.int64) * widest
     for v, kind in enumerate(graph.kinds):
-        shape = graph.tensor_shapes[graph.tensor_first[v]] if graph.tensor_first[v] < graph.tensor_first[v + 1] else ()
-        if kind in EXPERT_KINDS and shape:  # three products, of which two are inside; both halves are one tensor
-            elements = graph.flops[v] / (3 * shape[-1])
-            size = graph.tensor_bytes[graph.tensor_first[v]] / max(1, math.prod(shape))
-            widest[v] = max(widest[v], int(elements * size), int(_stacked(graph, v)) // TEMPORARIES)
-    more = np.array([kind == TANH_KIND for kind in graph.kinds], dtype=np.int64)
-    return (TEMPORARIES + more) * widest + _arguments(graph)
+        made = graph.tensor_first[v]
+        if kind in EXPERT_KINDS and made < graph.tensor_first[v + 1] and graph.tensor_shapes[made]:
+            room[v] = max(_experts(graph, v), _stacked(graph, v))
+    return room + _arguments(graph) + _kept(graph)
+
+
+def _experts(graph: Graph, v: int) -> int:
+    """Bytes inside of experts that run as products of groups of rows, a row for each token and expert of it.
+
+    Rows of the input are gathered, both halves of the first product are one tensor, activated and multiplied; or rows
+    of the result are weighed and put back in order.
+    """
+    made = graph.tensor_first[v]
+    shape, size = graph.tensor_shapes[made], int(graph.tensor_bytes[made])
+    wide, element = max(1, shape[-1]), size / max(1, math.prod(shape))
+    inner = graph.flops[v] / (6 * wide)  # rows times the width inside: three products, two operations each
+    reads = graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]].tolist()
+    routes = [graph.tensor_shapes[t] for t in reads if graph.kinds[graph.tensor_producer[t]] == ROUTER]
+    if not routes:
+        return int(TEMPORARIES * max(size, 2 * inner * element))
+    outer = wide * math.prod(routes[0]) // 2  # a router gives every token numbers of experts, and their weights
+    return int(element * max(outer + 4 * inner, 4 * outer))
 
 
 def _stacked(graph: Graph, v: int) -> int:
@@ -95,14 +117,40 @@ def _arguments(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     held = np.zeros(len(graph), dtype=np.int64)
     paths = [path.split(".") for path in graph.modules]
     for t, users in readers.items():
-        inside = _shared_path([paths[v] for v in users])
-        if not inside or _is_in(paths[int(graph.tensor_producer[t])], inside):
-            continue
-        for v in range(max(users) + 1, len(graph)):
+        inside = _called_with(paths[int(graph.tensor_producer[t])], _shared_path([paths[v] for v in users]))
+        for v in range(max(users) + 1, len(graph) if inside else 0):
             if not _is_in(paths[v], inside):
                 break
             held[v] += graph.tensor_bytes[t]
     return held
+
+
+def _called_with(maker: list[str], readers: list[str]) -> list[str]:
+    """The outermost module that holds all readers of a tensor and not its maker; empty where there is none.
+
+    Lists of modules are not called, their members are.
+    """
+    depth = len(_shared_path([maker, readers]))
+    if depth == len(readers):
+        return []
+    is_list = depth + 1 < len(readers) and readers[depth + 1].isdigit()
+    return readers[: depth + 2 if is_list else depth + 1]
+
+
+def _kept(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Bytes that a model holds while a block runs: what it looked up, and what attention returned in that block."""
+    keys = Modules(graph).keys
+    states = [
+        int(graph.tensor_bytes[graph.tensor_first[v]])
+        for v, key in enumerate(keys)
+        if graph.kinds[v] == "Embedding" and not _is_block(key)
+    ]
+    return np.array([_is_block(key) for key in keys], dtype=np.int64) * (sum(states) + max(states, default=0))
+
+
+def _is_block(key: str) -> bool:
+    """Whether a module is one of a list."""
+    return key.rpartition(".")[2].isdigit()
 
 
 def _shared_path(paths: list[list[str]]) -> list[str]:
@@ -121,7 +169,7 @@ def _copies(problem: Problem, main: int, *, away: list[bool]) -> np.ndarray[tupl
     graph, routes, modules = problem.graph, problem.routes, Modules(problem.graph)
     tables = TABLES if any("rotary" in name for name in graph.folded) else POSITIONS
     more = np.zeros((len(graph), len(problem.cluster)))
-    firsts = {key: v for v, key in reversed(list(enumerate(modules.keys))) if key and key.rpartition(".")[2].isdigit()}
+    firsts = {key: v for v, key in reversed(list(enumerate(modules.keys))) if _is_block(key)}
     there, back = routes.latency_seconds[main], routes.latency_seconds[:, main]
     for v in firsts.values():
         more[v] += tables * there
@@ -170,12 +218,21 @@ def _masks(graph: Graph) -> int:
 
 
 def _seen_states(graph: Graph) -> int:
-    """Bytes that a model keeps of every block of the part that looks at images: it chooses among them afterwards."""
-    last: dict[str, int] = {}
+    """Bytes that a model keeps of what it looks at: the image, every block's result, and what is put among words."""
+    blocks: dict[str, int] = {}
+    pixels = features = 0
     for v, key in enumerate(Modules(graph).keys):
-        if "vision" in key and key.rpartition(".")[2].isdigit() and graph.tensor_first[v] < graph.tensor_first[v + 1]:
-            last[key] = int(graph.tensor_bytes[graph.tensor_first[v]])
-    return sum(last.values()) + max(last.values(), default=0)
+        if graph.tensor_first[v] == graph.tensor_first[v + 1]:
+            continue
+        made = graph.tensor_first[v]
+        if "vision" in key and _is_block(key):  # the model chooses among them afterwards
+            blocks[key] = int(graph.tensor_bytes[made])
+        if "vision" in key and graph.kinds[v] == "Convolution":  # patches, each with one weight for each pixel
+            shape = graph.tensor_shapes[made]
+            pixels = math.prod(shape[:-1]) * int(graph.parameter_bytes[v]) // max(1, shape[-1])
+        if "projector" in key:
+            features = 2 * int(graph.tensor_bytes[made])  # of each image, and joined
+    return sum(blocks.values()) + max(blocks.values(), default=0) + pixels + features
 
 
 def _links(cluster: Cluster, host: Device, main: Device) -> tuple[Link, ...]:

@@ -10,7 +10,7 @@ import json
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,22 +34,25 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
             return {"missing": f'the check needs {package}: pip install "stead[hf]"'}
     warnings.simplefilter("ignore")
     import_module("transformers").logging.set_verbosity_error()
-    devices = virtual_devices(job["limits"])
+    check = Check(job)
     try:
-        return _Check(job, devices).run()
+        return check.run()
     except Exception as error:
-        full = error if isinstance(error, VirtualOutOfMemory) else devices.refused  # which packages may hide
+        full = error if isinstance(error, VirtualOutOfMemory) else check.devices.refused  # which packages may hide
         if full is not None:
             return {"full": {"device": full.device, "text": str(full)}}
         return {"error": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
 
 
-class _Check:
+class Check:
     """One model, once as it is and once as it was exported."""
 
-    def __init__(self, job: dict[str, Any], devices: VirtualDevices) -> None:
-        self.job, self.devices, self.note = job, devices, ""
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job, self.note = job, ""
         self.torch = import_module("torch")
+        self.dtype = getattr(self.torch, job["dtype"])  # as planned; numbers are compared in single precision
+        limits = job["limits"] if self.dtype == self.torch.float32 else [None] * len(job["limits"])
+        self.devices: VirtualDevices = virtual_devices(limits)
         self.torch.manual_seed(0)
         self.torch.set_num_threads(1)
         transformers = import_module("transformers")
@@ -60,7 +63,7 @@ class _Check:
 
     def run(self) -> dict[str, Any]:
         torch, job = self.torch, self.job
-        given = self._inputs()
+        given = self.inputs()
         with torch.no_grad():
             wanted = self.whole(**given)
         prompt = {key: value for key, value in given.items() if not key.startswith("decoder")}
@@ -80,20 +83,39 @@ class _Check:
             got = model(**given)
         peaks = [max(pair) for pair in zip(loading, self.devices.peak_bytes, strict=True)]
         seen.end()
+        self.devices.limits = (None,) * len(self.devices)  # what is written is longer than what was planned
         again = self._generated(model, prompt) if generates else None
+        on_cpu = _on_cpu(model)
+        if self.dtype != torch.float32:
+            del model
+            peaks = self.peaks(given, job["limits"])
         return {
             "difference": _difference(torch, got, wanted),
             "generated": None if again is None else {
                 "same": bool(torch.equal(again.cpu(), written)), "count": int(again.shape[-1])
             },
             "note": self.note, "peaks": peaks, "uncovered": self._uncovered(names),
-            "on_cpu": _on_cpu(model), **seen.compared(job["planned"]),
+            "on_cpu": on_cpu, **seen.compared(job["planned"]),
         }  # fmt: skip
+
+    def peaks(self, given: Mapping[str, Any], limits: Sequence[int | None]) -> list[int]:
+        """The most bytes of every device while the model is loaded and run as it was planned, within limits."""
+        self.devices = virtual_devices(limits)
+        model = _loader(self.job["work"]).load(self.job["model"], dtype=self.dtype)
+        placed = {
+            key: one.cpu().to(self.dtype) if one.is_floating_point() else one.cpu() for key, one in given.items()
+        }
+        if not hasattr(model, "_hf_hook"):
+            at = next(model.parameters()).device
+            placed = {key: one.to(at) for key, one in placed.items()}
+        with self.torch.no_grad():
+            model(**placed)
+        return list(self.devices.peak_bytes)
 
     def _generated(self, model: Any, prompt: Mapping[str, Any]) -> Any:
         return model.generate(**prompt, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False)
 
-    def _inputs(self) -> dict[str, Any]:
+    def inputs(self) -> dict[str, Any]:
         """Something to run on: as many tokens as the plan has, with an image where the model looks at one."""
         torch, job, config = self.torch, self.job, self.config
         text = config.get_text_config() if hasattr(config, "get_text_config") else config

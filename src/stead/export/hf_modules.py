@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import Graph
+from stead.graph import BUFFER, Graph
 from stead.graph.components import connected
 from stead.graph.paths import layer_names, module_paths
 
@@ -51,13 +51,23 @@ class Modules:
             yield from ((users[0], user) for user in users[1:])
 
     def _that_follow(self) -> Iterable[tuple[int, int]]:
-        """What runs between modules goes with what it read last; tables that are added up are added in one place."""
+        """What runs between modules goes with what it read last; tables that are added up are added in one place.
+
+        What reads nothing, such as positions, goes with the table that reads it first.
+        """
         graph = self.graph
+        first: dict[int, int] = {}
+        for t, v in zip(graph.tensor_of_read.tolist(), graph.readers.tolist(), strict=True):
+            maker = int(graph.tensor_producer[t])
+            first[maker] = min(v, first.get(maker, v))
         for v, key in enumerate(self.keys):
             reads = graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]]
             producers = graph.tensor_producer[reads].tolist()
             if producers and (not key or (graph.kinds[v] == "Embedding" and graph.modules[v] == key)):
                 yield max(producers), v
+            if not key:
+                tables = [u for u in producers or [first.get(v, v)] if "embed" in self.keys[u].rpartition(".")[2]]
+                yield from ((table, v) for table in tables if len(tables) > 1 or not producers)
 
     @cached_property
     def named(self) -> dict[str, int]:
@@ -78,12 +88,13 @@ class Modules:
     @cached_property
     def _listed(self) -> NDArray[np.int64]:
         graph = self.graph
-        return np.flatnonzero(graph.is_parameter & (np.diff(graph.weight_user_first) > 0))
+        is_buffer = np.array([name.endswith(BUFFER) for name in graph.weight_names], dtype=bool)
+        return np.flatnonzero((graph.is_parameter | is_buffer) & (np.diff(graph.weight_user_first) > 0))
 
     @property
     def parameters(self) -> list[str]:
-        """Names of parameters that somebody uses."""
-        return [self.graph.weight_names[weight] for weight in self._listed]
+        """Names of parameters and buffers that somebody uses: a map has to cover both."""
+        return [self.graph.weight_names[weight].removesuffix(BUFFER) for weight in self._listed]
 
     @property
     def first_users(self) -> list[int]:

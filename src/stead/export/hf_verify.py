@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5  # of logits, against the model on one device
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 SHORT = 8  # tokens of a run where the plan does not say how many
+DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 UNSEEN: Result = "not checkable here"
 
 
@@ -34,7 +35,7 @@ def verified(target: HuggingFaceMap, plan: Plan, bundle: Bundle) -> Verdict:
         raise BadInput(f"{shown_path(folder)} has no config.json; give the folder that the model was planned from")
     with tempfile.TemporaryDirectory(prefix="stead-hf-") as work:
         write_files(bundle, Path(work))
-        told = told_by("stead.export.hf_check", _job(target, plan, work, folder), work, OFFLINE)
+        told = told_by("stead.export.hf_check", job_of(target, plan, work, folder), work, OFFLINE)
     if "missing" in told:
         return unseen(told["missing"])
     if "full" in told:
@@ -47,7 +48,8 @@ def verified(target: HuggingFaceMap, plan: Plan, bundle: Bundle) -> Verdict:
     return Verdict(_outputs(told), _placed(told), _memory(target, plan, told))
 
 
-def _job(target: HuggingFaceMap, plan: Plan, work: str, folder: Path) -> dict[str, Any]:
+def job_of(target: HuggingFaceMap, plan: Plan, work: str, folder: Path) -> dict[str, Any]:
+    """What the process that checks an export is told: files, limits, and what is planned where."""
     from stead.export.hf import OFFLOAD, accelerate_name, main_device
 
     problem = plan.problem
@@ -66,6 +68,7 @@ def _job(target: HuggingFaceMap, plan: Plan, work: str, folder: Path) -> dict[st
     batch, tokens = _sizes(problem.graph)
     return {
         "work": work, "model": str(folder), "limits": limits, "planned": planned, "batch": batch, "tokens": tokens,
+        "dtype": _dtype(problem.graph),
     }  # fmt: skip
 
 
@@ -83,6 +86,14 @@ def _sizes(graph: Graph) -> tuple[int, int]:
             if len(shape) == 3:
                 return shape[0], shape[1] if shape[1] > 1 else SHORT
     return 1, SHORT
+
+
+def _dtype(graph: Graph) -> str:
+    """What torch calls the numbers that most weights of a plan are in; what it has no floats for runs in single."""
+    sizes: dict[str, int] = {}
+    for dtype, size in zip(graph.dtypes, graph.parameter_bytes.tolist(), strict=True):
+        sizes[dtype] = sizes.get(dtype, 0) + size
+    return DTYPES.get(max(sizes, key=lambda name: sizes[name], default=""), "float32")
 
 
 def decodes(graph: Graph) -> bool:

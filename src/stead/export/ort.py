@@ -80,7 +80,9 @@ class Ort(ByOperator):
             files["annotated.onnx"] = annotated.SerializeToString()
         files["pipeline.json"] = json.dumps(table, indent=1) + "\n"
         files["run.py"] = RUNNER
-        load = 'from run import Chain\nchain = Chain()\nresults = chain({"input name": array})'
+        held = {one.name for one in model.graph.initializer}
+        given = ", ".join(f"{json.dumps(one.name)}: array" for one in model.graph.input if one.name not in held)
+        load = f"from run import Chain\nchain = Chain()\nresults = chain({{{given}}})"
         return Bundle(files, load, versions=versions_of("onnxruntime", "onnx"))
 
     def _nodes(self, segments: tuple[Segment, ...], designators: Mapping[int, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ otherwise, "cpu" is the CPU.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,15 @@ from stead.graph.paths import module_paths, spread_labels
 from stead.printing.wording import shown_path
 from stead.problem import Placement, Problem
 from stead.readers.base import read_json
+from stead.readers.common.strict_json import parse_json
+from stead.solvers.rules.huggingface import HfAuto, HfBalancedLow0, HfSequential
+from stead.solvers.rules.settle import Rule, settled
 
+GIVEN = "the given set-up"  # what messages call text that is no file
+STRATEGIES: dict[str, Rule] = {
+    "auto": HfAuto(), "balanced": HfAuto(), "balanced_low_0": HfBalancedLow0(), "sequential": HfSequential(),
+}  # fmt: skip
+STREAMED = '"cpu" beside accelerators keeps weights on the CPU and computes elsewhere: they are streamed'
 # Modules of transformers that hold no operator of a graph: buffers and things that do nothing when a model is used.
 _WITHOUT_OPERATORS = ("rotary", "dropout", "drop", "rope")
 _TORCHTITAN = {"tok_embeddings": "embedding", "norm": "head", "lm_head": "head", "output": "head"}
@@ -51,33 +60,52 @@ def read_setup(tool: str, text: str, problem: Problem) -> Setup:
     return READERS[tool](text, problem)
 
 
-def _from_device_map(text: str, problem: Problem) -> Setup:
-    """A `device_map` of transformers: module to number, "cpu" or the name of a device."""
+def _document(text: str) -> tuple[Any, str]:
+    """JSON that is given as it is or as a file, and what messages call it."""
+    if text.lstrip()[:1] in ("{", "["):
+        return parse_json(text, where=GIVEN), GIVEN
     path = Path(text)
-    found = read_json(path)
+    return read_json(path), shown_path(path)
+
+
+def _from_device_map(text: str, problem: Problem) -> Setup:
+    """A `device_map` of transformers: a word such as "auto", one device for all, or modules and their devices."""
+    word = text.strip()
+    if word in STRATEGIES:
+        row, notes = settled(problem, STRATEGIES[word].wish(problem).devices)
+        hosts = {d for d, device in enumerate(problem.cluster) if device.is_host}
+        used = set(row.tolist())
+        said = f'"{word}" as transformers 5.22 has it: by bytes of weights, in the order of the devices'
+        return _mapped(problem, row, (said, *notes), streams=bool(used & hosts and used - hosts))
+    one_device = re.fullmatch(r"\d+|cpu|(?:cuda|xpu|npu|mps)(?::\d+)?", word)
+    found, where = ({"": int(word) if word.isdecimal() else word}, GIVEN) if one_device else _document(text)
     if not isinstance(found, dict) or not found:
-        raise BadInput(f"{shown_path(path)}: a device_map gives modules their devices, as in {{\"model.layers.0\": 0}}")
+        raise BadInput(f"{where}: a device_map gives modules their devices, as in {{\"model.layers.0\": 0}}")
     graph, cluster = problem.graph, problem.cluster
     modules = module_paths(graph)
-    devices = {key: _accelerate_device(cluster, key, value, path) for key, value in found.items()}
+    devices = {key: _accelerate_device(cluster, key, value, where) for key, value in found.items()}
     idle = [key for key in devices if not _covers(modules, key)]
     for key in idle:
         if not any(word in key.rpartition(".")[2] for word in _WITHOUT_OPERATORS):
             near = did_you_mean(key, _all_paths(modules))
-            raise BadInput(f"{shown_path(path)}: the model has no module {key!r}{near}")
+            raise BadInput(f"{where}: the model has no module {key!r}{near}")
     labels = np.array([_place_of(module, devices) for module in modules], dtype=np.int32)
     bare = [v for v in np.flatnonzero(labels < 0).tolist() if graph.parameter_bytes[v]]
     if bare:
         name = graph.operator_names[bare[0]]
-        raise BadInput(f"{shown_path(path)}: no module in the map holds {name!r} ({len(bare)} operators with weights)")
-    row = spread_labels(graph, labels)  # what has no weights runs where its inputs are
-    streams = "cpu" in found.values() and len(set(found.values())) > 1 and not path.name.endswith(".stead.json")
-    note = ('"cpu" beside accelerators keeps weights on the CPU and computes elsewhere: they are streamed',)
+        raise BadInput(f"{where}: no module in the map holds {name!r} ({len(bare)} operators with weights)")
+    row = spread_labels(graph, labels).astype(np.uint8)  # what has no weights runs where its inputs are
+    streams = "cpu" in found.values() and len(set(found.values())) > 1 and not where.endswith(".stead.json")
+    return _mapped(problem, row, (), streams=streams)
+
+
+def _mapped(problem: Problem, row: NDArray[np.uint8], notes: tuple[str, ...], *, streams: bool) -> Setup:
+    """A placement by a `device_map`, with what "cpu" means in it."""
     options = {"cpu_means": "offload"} if streams else {}
-    return Setup(Placement(problem, row.astype(np.uint8)), "hf", options, note if streams else ())
+    return Setup(Placement(problem, row), "hf", options, (*notes, STREAMED) if streams else notes)
 
 
-def _accelerate_device(cluster: Cluster, key: str, value: object, path: Path) -> int:
+def _accelerate_device(cluster: Cluster, key: str, value: object, where: str) -> int:
     if isinstance(value, str) and value in cluster.names:
         return cluster.index(value)
     cards = [d for d, device in enumerate(cluster) if not device.is_host]
@@ -89,17 +117,17 @@ def _accelerate_device(cluster: Cluster, key: str, value: object, path: Path) ->
         host = next((d for d, device in enumerate(cluster) if device.is_host), None)
         if host is not None:
             return host
-        raise BadInput(f'{shown_path(path)}: {key!r} is on the CPU, which is not among the devices; add "+ cpu"')
+        raise BadInput(f'{where}: {key!r} is on the CPU, which is not among the devices; add "+ cpu"')
     if isinstance(value, int) and not isinstance(value, bool):
         if value in aliases:
             return aliases[value]
         if 0 <= value < len(cards):
             return cards[value]
-        raise BadInput(f"{shown_path(path)}: {key!r} is on accelerator {value}, there are {len(cards)}")
+        raise BadInput(f"{where}: {key!r} is on accelerator {value}, there are {len(cards)}")
     if value == "disk":
-        raise BadInput(f"{shown_path(path)}: {key!r} is on the disk, which is not simulated")
+        raise BadInput(f"{where}: {key!r} is on the disk, which is not simulated")
     near = did_you_mean(str(value), cluster.names)
-    raise BadInput(f"{shown_path(path)}: {key!r} is on {value!r}, which is no device{near}")
+    raise BadInput(f"{where}: {key!r} is on {value!r}, which is no device{near}")
 
 
 def _covers(modules: Sequence[str], key: str) -> bool:
@@ -154,8 +182,7 @@ def _from_layout(text: str, problem: Problem) -> Setup:
 
 def _from_stages(text: str, problem: Problem) -> Setup:
     """Lists of module names, one for each device in order, or named by device."""
-    path = Path(text)
-    found: Any = read_json(path)
+    found, where = _document(text)
     graph, cluster = problem.graph, problem.cluster
     if isinstance(found, dict):
         named = [(cluster.index(str(device)), names) for device, names in found.items()]
@@ -166,20 +193,20 @@ def _from_stages(text: str, problem: Problem) -> Setup:
     modules = module_paths(graph)
     for d, names in named:
         if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-            raise BadInput(f'{shown_path(path)}: stages are lists of names: [["tok_embeddings", "layers.0"], ...]')
+            raise BadInput(f'{where}: stages are lists of names: [["tok_embeddings", "layers.0"], ...]')
         for name in names:
-            members = _named(graph, modules, name, path)
+            members = _named(graph, modules, name, where)
             if (row[members] >= 0).any():
-                raise BadInput(f"{shown_path(path)}: {name!r} is named twice")
+                raise BadInput(f"{where}: {name!r} is named twice")
             row[members] = d
     bare = [v for v in np.flatnonzero(row < 0).tolist() if graph.parameter_bytes[v]]
     if bare:
         name = graph.operator_names[bare[0]]
-        raise BadInput(f"{shown_path(path)}: no stage holds {name!r} ({len(bare)} operators with weights are left out)")
+        raise BadInput(f"{where}: no stage holds {name!r} ({len(bare)} operators with weights are left out)")
     return Setup(Placement(problem, spread_labels(graph, row).astype(np.uint8)), "torchtitan")
 
 
-def _named(graph: Graph, modules: Sequence[str], name: str, path: Path) -> NDArray[np.int64]:
+def _named(graph: Graph, modules: Sequence[str], name: str, where: str) -> NDArray[np.int64]:
     """The operators that the name of a module means, in the model's own words or in those of torchtitan."""
     own = [v for v, module in enumerate(modules) if module == name or module.startswith(f"{name}.")]
     if own:
@@ -194,7 +221,7 @@ def _named(graph: Graph, modules: Sequence[str], name: str, path: Path) -> NDArr
         norms = ["norm" in f"{graph.kinds[v]} {modules[v]}".lower() for v in range(len(graph))]
         return np.flatnonzero((stack.position == stack.after) & (np.array(norms) == (name == "norm")))
     near = did_you_mean(name, [*_all_paths(modules), *_TORCHTITAN, *(f"layers.{n}" for n in range(len(stack)))])
-    raise BadInput(f"{shown_path(path)}: the model has no module {name!r}{near}")
+    raise BadInput(f"{where}: the model has no module {name!r}{near}")
 
 
 def _cards(cluster: Cluster, count: int, what: str) -> list[int]:

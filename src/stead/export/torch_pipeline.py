@@ -113,7 +113,14 @@ class TorchPipeline:
         count = len(made.stages)
         if self.schedule == "1f1b" and self.microbatches < count:
             raise BadInput(f"1f1b needs as many micro-batches as stages: {count}, got {self.microbatches}")
-        files = {**self._files(torch, program, made), "run.py": RUN_TEXT}
+        for word, values in (("input", made.stages[0].takes), ("result", made.stages[-1].gives)):
+            flat = next((one.name for one in values if not one.shape), None)
+            if flat is not None:
+                raise BadInput(
+                    f"{word} {flat!r} of the program has no dimension, so that it cannot be cut into micro-batches or "
+                    f"put together from them; export the program without it, or with a first dimension for samples"
+                )
+        files = {**self._files(torch, program, made, plan.problem.cluster), "run.py": RUN_TEXT}
         return Bundle(files, f"torchrun --nproc-per-node {count} run.py inputs.pt", versions=versions_of("torch"))
 
     def cut(self, plan: Plan, torch: Any) -> tuple[Any, Cut]:
@@ -127,7 +134,7 @@ class TorchPipeline:
             program = torch.export.load(self.model)
         return program, cut(tape_of_exported(program), plan, self._loose(plan.problem.graph))
 
-    def _files(self, torch: Any, program: Any, made: Cut) -> dict[str, str | bytes]:
+    def _files(self, torch: Any, program: Any, made: Cut, cluster: Cluster) -> dict[str, str | bytes]:
         """The stages, one after another, and their table."""
         tensors = {**program.state_dict, **program.constants}
         names = set(program.graph_signature.parameters)
@@ -141,10 +148,10 @@ class TorchPipeline:
             given = zip(stage.gives, _depend_on_weights(torch, module, example, needs), strict=True)
             learns |= {id(value) for value, depends in given if depends}
             files[f"stage_{k}.pt2"] = _saved(torch, module, example)
-        files["stages.json"] = json.dumps(self._table(made, learns), indent=1) + "\n"
+        files["stages.json"] = json.dumps(self._table(made, learns, cluster), indent=1) + "\n"
         return files
 
-    def _table(self, made: Cut, learns: set[int]) -> dict[str, Any]:
+    def _table(self, made: Cut, learns: set[int], cluster: Cluster) -> dict[str, Any]:
         def described(values: list[Any]) -> list[dict[str, Any]]:
             return [
                 {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "grad": id(one) in learns}
@@ -154,9 +161,9 @@ class TorchPipeline:
         return {
             "n": len(made.stages),
             "stages": [
-                {"device": one.device, "inputs": described(one.takes), "outputs": described(one.gives),
-                 "params": one.weights}
-                for one in made.stages
+                {"rank": rank, "device": one.device, **_host(cluster, one.device), "inputs": described(one.takes),
+                 "outputs": described(one.gives), "params": one.weights}
+                for rank, one in enumerate(made.stages)
             ],
             "shared": [{"names": list(one.names), "stages": list(one.stages)} for one in made.shared],
             "schedule": self.schedule, "microbatches": self.microbatches, "train": self.train,
@@ -171,6 +178,12 @@ class TorchPipeline:
             unseen = Answer("not checkable here", why)
             return Verdict(unseen, unseen, unseen)
         return verified(self, plan, self.export(plan))
+
+
+def _host(cluster: Cluster, device: str) -> dict[str, str]:
+    """The machine that a rank runs in, where the plan knows."""
+    host = cluster.host_of(device)
+    return {} if host is None else {"host": host.name}
 
 
 def _saved(torch: Any, module: Any, example: tuple[Any, ...]) -> bytes:

@@ -23,7 +23,8 @@ SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 def loss_of(output, target):
-    return torch.nn.functional.mse_loss(output, target)
+    """Of the first result, where there are several."""
+    return torch.nn.functional.mse_loss(output[0] if isinstance(output, tuple | list) else output, target)
 
 
 def load(table, rank, device, trains):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,44 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS = 300.0
 TOLERANCE = 1e-5
-START = (
-    "import datetime, os, sys, torch.distributed as d; "
-    "d.init_process_group('gloo', init_method='file://' + sys.argv[1], rank=int(os.environ['RANK']), "
-    "world_size=int(os.environ['WORLD_SIZE']), timeout=datetime.timedelta(seconds=240)); "
-    "sys.path.insert(0, sys.argv[2]); import torch; torch.set_num_threads(1); import run; "
-    "run.main(sys.argv[3], sys.argv[4]); d.barrier(); d.destroy_process_group()"
-)
+# One process imports torch and becomes all stages: that takes seconds, and stages have to do it only once.
+START = """
+import datetime, os, sys
+import torch, torch.distributed as dist, torch.export
+torch.set_num_threads(1)
+store, folder, inputs, outputs, count = sys.argv[1:]
+sys.path.insert(0, folder)
+import run
+torch.export.load(folder + "/stage_0.pt2")  # what that imports is shared, too
+stages = {}
+for rank in range(int(count)):
+    stages[os.fork()] = rank
+    if 0 not in stages:
+        continue
+    code = 1
+    try:
+        log = os.open(folder + f"/log.{rank}", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1), os.dup2(log, 2)
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=int(count),
+                                timeout=datetime.timedelta(seconds=240))
+        run.main(inputs, outputs)
+        dist.barrier()
+        dist.destroy_process_group()
+        code = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+    finally:
+        os._exit(code)
+while stages:
+    pid, status = os.wait()
+    rank = stages.pop(pid)
+    if status:
+        print(rank, flush=True)
+        for other in stages:
+            os.kill(other, 9)
+        sys.exit(1)
+"""
 
 
 def verified(target: TorchPipeline, plan: Plan, bundle: Bundle) -> Verdict:
@@ -89,37 +121,34 @@ def _call(torch: Any, module: Any, program: Any, leaves: list[Any]) -> Any:
 
 
 def _run(folder: Path, count: int) -> str:
-    """Start a process for each stage and wait; empty, or what went wrong. No process is left behind."""
+    """Start a process that becomes all stages and wait; empty, or what went wrong. No process is left behind."""
     common = {**os.environ, "WORLD_SIZE": str(count), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    arguments = [str(folder / "store"), str(folder), str(folder / "inputs.pt"), str(folder / "outputs.pt")]
-    running: list[subprocess.Popen[str]] = []
-    logs = [folder / f"log.{k}" for k in range(count)]
+    names = [str(folder / name) for name in ("store", "", "inputs.pt", "outputs.pt")]
+    with (folder / "log").open("w") as log:
+        stages = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", START, *names, str(count)], stdout=log, stderr=log, env=common,
+            start_new_session=True,
+        )  # fmt: skip
     try:
-        for k in range(count):
-            with logs[k].open("w") as log:
-                running.append(
-                    subprocess.Popen(
-                        [sys.executable, "-W", "ignore", "-c", START, *arguments], stdout=log, stderr=log, text=True,
-                        env={**common, "RANK": str(k), "LOCAL_RANK": str(k)},
-                    )
-                )
-        end = time.monotonic() + LIMIT_SECONDS
-        while any(one.poll() is None for one in running):
-            if any(one.poll() not in (None, 0) for one in running):
-                break
-            if time.monotonic() > end:
-                return f"the pipeline took more than {LIMIT_SECONDS:g} s"
-            time.sleep(0.05)
-        bad = next((k for k, one in enumerate(running) if one.poll() not in (None, 0)), None)
-        if bad is None:
+        if stages.wait(LIMIT_SECONDS) == 0:
             return ""
-        lines = [line for line in logs[bad].read_text().splitlines() if line.strip() and "Error" in line]
-        return f"stage {bad}: {one_line(lines[-1] if lines else 'it ended without a word', 300)}"
+        return _trouble(folder)
+    except subprocess.TimeoutExpired:
+        return f"the pipeline took more than {LIMIT_SECONDS:g} s"
     finally:
-        for one in running:
-            if one.poll() is None:
-                one.kill()
-            one.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(stages.pid, signal.SIGKILL)
+        stages.wait()
+
+
+def _trouble(folder: Path) -> str:
+    """Which stage ended the others, and its last word."""
+    told = (folder / "log").read_text().split()
+    rank = told[-1] if told and told[-1].isdigit() else ""
+    lines = (folder / (f"log.{rank}" if rank else "log")).read_text().splitlines()
+    said = [line for line in lines if "Error" in line]
+    where = f"stage {rank}" if rank else "before the stages began"
+    return f"{where}: {one_line(said[-1] if said else 'it ended without a word', 300)}"
 
 
 def _whole(torch: Any, target: TorchPipeline, program: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -127,22 +156,23 @@ def _whole(torch: Any, target: TorchPipeline, program: Any, given: dict[str, Any
     module = program.module()
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(target.train and bool(name))
-    outputs = []
+    outputs: list[list[Any]] = []
     for n in range(target.microbatches):
         parts = [one.chunk(target.microbatches)[n] for one in given["inputs"]]
         with torch.enable_grad() if target.train else torch.no_grad():
-            result = torch.utils._pytree.tree_leaves(_call(torch, module, program, parts))[0]
+            results = torch.utils._pytree.tree_leaves(_call(torch, module, program, parts))
             if target.train:
-                loss = torch.nn.functional.mse_loss(result, given["target"].chunk(target.microbatches)[n])
+                loss = torch.nn.functional.mse_loss(results[0], given["target"].chunk(target.microbatches)[n])
                 (loss / target.microbatches).backward()
-        outputs.append(result.detach())
+        outputs.append([one.detach() for one in results])
     gradients = {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
-    return {"outputs": torch.cat(outputs), "gradients": gradients}
+    return {"outputs": [torch.cat(parts) for parts in zip(*outputs, strict=True)], "gradients": gradients}
 
 
 def _same(torch: Any, target: TorchPipeline, found: list[dict[str, Any]], wanted: dict[str, Any]) -> Answer:
-    result = torch.utils._pytree.tree_leaves(found[-1]["outputs"])[0]
-    difference = float((result.detach() - wanted["outputs"]).abs().max())
+    results = torch.utils._pytree.tree_leaves(found[-1]["outputs"])
+    pairs = zip(results, wanted["outputs"], strict=True)
+    difference = max(float((one.detach().double() - other.double()).abs().max()) for one, other in pairs)
     run = f"{len(found)} processes, {target.schedule}, {target.microbatches} micro-batches"
     text = f"{run}: outputs differ by {difference:.1e} at most"
     good = difference <= TOLERANCE
@@ -150,9 +180,9 @@ def _same(torch: Any, target: TorchPipeline, found: list[dict[str, Any]], wanted
         missing = sorted(name for name in wanted["gradients"] if not any(name in one["gradients"] for one in found))
         if missing:
             return Answer("failed", f"{text}; {missing[0]} has no gradient")
-        pairs = [(stage["gradients"][name], one) for stage in found for name, one in wanted["gradients"].items()
-                 if name in stage["gradients"]]  # fmt: skip
-        worst = max((float((mine - one).abs().max()) for mine, one in pairs), default=0.0)
+        both = [(stage["gradients"][name], one) for stage in found for name, one in wanted["gradients"].items()
+                if name in stage["gradients"]]  # fmt: skip
+        worst = max((float((mine - one).abs().max()) for mine, one in both), default=0.0)
         text += f", gradients of {len(wanted['gradients'])} parameters by {worst:.1e}"
         good = good and worst <= TOLERANCE
     return Answer("passed" if good else "failed", text)

@@ -26,6 +26,7 @@ from stead.errors import MissingExtra, SteadError
 NAME = "vdev"
 _CROSSING = {"copy_", "_to_copy"}  # tensors of two devices are what these are for
 _CPU_INDICES = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}  # take indices from the CPU
+_FUSED = ("scaled_dot_product_attention",)  # one kernel on accelerators, which never holds all scores at once
 _MOST_NAMED = 8  # tensors in a message
 
 
@@ -264,7 +265,10 @@ class _Kernels:
         self.kind = _tensor_kind(torch, self)
 
     def register(self) -> None:
-        """Kernels that make tensors from nothing; everything else begins with a tensor and is dispatched by it."""
+        """Kernels that make tensors from nothing, and those that torch would take apart for an unknown device.
+
+        Everything else begins with a tensor and is dispatched by it.
+        """
         library = self.torch.library.Library("aten", "IMPL")
         for name in (
             "empty.memory_format", "empty_strided", "zeros", "ones", "full", "scalar_tensor", "eye", "eye.m",
@@ -273,7 +277,7 @@ class _Kernels:
             packet, _, overload = name.partition(".")
             function = getattr(getattr(self.torch.ops.aten, packet), overload or "default")
             library.impl(name, self._factory(function), "PrivateUse1")
-        for name in ("_to_copy", "copy_"):
+        for name in ("_to_copy", "copy_", *_FUSED):
             function = getattr(self.torch.ops.aten, name).default
             library.impl(name, self._dispatched(function), "PrivateUse1")
         self.library = library  # kernels live as long as it does

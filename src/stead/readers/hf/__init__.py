@@ -1,6 +1,6 @@
 """Models of Hugging Face: graphs from a configuration, without weights."""
 
 from stead.readers.hf.joined import joined
-from stead.readers.hf.reader import HuggingFace, load_config
+from stead.readers.hf.reader import HuggingFace
 
-__all__ = ["HuggingFace", "joined", "load_config"]
+__all__ = ["HuggingFace", "joined"]

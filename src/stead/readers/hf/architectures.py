@@ -85,15 +85,10 @@ def step_of(
         phase = "decode" if writes else "prefill"
     limits = family.tokens(config)
     is_default = context == NOT_SAID or (context == 0 and phase != "decode")
-    if phase == "decode":
-        tokens = limits.cached if is_default else context
-        if limits.most is not None and tokens > limits.most:
-            raise _too_long(config, tokens, limits.most)
-        return Step(phase, batch, tokens, types, traffic, expert_groups, is_default)
-    tokens = limits.default if is_default else context
+    tokens = context if not is_default else limits.cached if phase == "decode" else limits.default
     if limits.most is not None and tokens > limits.most:
         raise _too_long(config, tokens, limits.most)
-    if tokens < limits.least:
+    if phase != "decode" and tokens < limits.least:
         raise BadInput(
             f"{config.where}: a context of {tokens} tokens has no room for the {limits.least} tokens of an image; "
             f"take {limits.least} or more"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph import PHASES, Graph
+from stead.graph import UPDATE, Graph
 from stead.graph.arrays import graph_from_arrays, with_amounts
+from stead.graph.unique_names import Names
 
 IDLE = "Idle"  # kind of operators that hold weights and do nothing
 
-_UPDATE = PHASES.index("update")
 _EXPERTS = "experts"  # component of the path of a module
 
 
@@ -34,12 +34,10 @@ def with_idle_weights(graph: Graph, idle: Mapping[str, int], renamed: Mapping[st
     modules: dict[str, list[str]] = {}
     for name in idle:
         modules.setdefault(name.rpartition(".")[0], []).append(name)
-    taken = set(graph.operator_names)
-    names = [_free(module or "idle", taken) for module in modules]
+    free = Names(graph.operator_names)
+    names = [free.unique(module or "idle") for module in modules]
     count, more = len(graph), len(modules)
-    weight = np.repeat(np.arange(len(graph.weight_names)), np.diff(graph.weight_user_first))
     held = [len(own) for own in modules.values()]
-    tensor = graph.tensor_of_read
     return graph_from_arrays(
         graph.name,
         operator_names=[*graph.operator_names, *names],
@@ -58,11 +56,11 @@ def with_idle_weights(graph: Graph, idle: Mapping[str, int], renamed: Mapping[st
         tensor_names=graph.tensor_names,
         tensor_shapes=graph.tensor_shapes,
         tensor_dtypes=graph.tensor_dtypes,
-        reads=(tensor, graph.readers),
+        reads=(graph.tensor_of_read, graph.readers),
         weight_names=[*(renamed.get(name, name) for name in graph.weight_names), *_flat(modules)],
         weight_bytes=np.array([*graph.weight_bytes.tolist(), *(idle[name] for name in _flat(modules))], dtype=np.int64),
         weight_uses=(
-            np.concatenate([weight, len(graph.weight_names) + np.arange(len(idle))]),
+            np.concatenate([graph.weight_of_use, len(graph.weight_names) + np.arange(len(idle))]),
             np.concatenate([graph.weight_users, np.repeat(np.arange(count, count + more), held)]),
         ),
         folded=graph.folded,
@@ -83,7 +81,7 @@ def with_sleeping_experts(graph: Graph, mixture: Mixture) -> Graph:
         asleep = (1.0 - mixture.used / count) ** mixture.tokens
         size = float(graph.weight_bytes[w])
         for v in graph.weight_users[graph.weight_user_first[w] : graph.weight_user_first[w + 1]].tolist():
-            if graph.phases[v] == _UPDATE or moved[v] < size:
+            if graph.phases[v] == UPDATE or moved[v] < size:
                 continue
             if "bmm" in graph.kinds[v]:
                 share = mixture.used / count
@@ -100,15 +98,6 @@ def is_of_experts(parameter: str) -> bool:
     (True, False)
     """
     return _EXPERTS in parameter.split(".")[:-1]
-
-
-def _free(name: str, taken: set[str]) -> str:
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name}#{number}"
-    taken.add(free)
-    return free
 
 
 def _flat(modules: Mapping[str, Sequence[str]]) -> list[str]:

@@ -22,14 +22,8 @@ def bert(sketch: Sketch, config: Config, head: str) -> None:
             sketch.keep(sketch.linear("cls.seq_relationship", first, 2))
     elif head == "ForSequenceClassification" and first is not None:
         sketch.keep(sketch.linear("classifier", first, config.labels()))
-    elif head == "ForTokenClassification":
-        sketch.keep(sketch.linear("classifier", stream, config.labels()))
-    elif head == "ForQuestionAnswering":
-        sketch.keep(sketch.linear("qa_outputs", stream, 2))
     else:
-        sketch.keep(stream)
-        if first is not None:
-            sketch.keep(first)
+        _on_tokens(sketch, config, head, stream, first)
 
 
 def roberta(sketch: Sketch, config: Config, head: str) -> None:
@@ -46,14 +40,20 @@ def roberta(sketch: Sketch, config: Config, head: str) -> None:
     elif head == "ForSequenceClassification":
         dense = sketch.linear("classifier.dense", stream, stream.width, rows=(sketch.step.batch,))
         sketch.keep(sketch.linear("classifier.out_proj", _tanh(sketch, "classifier", dense), config.labels()))
-    elif head == "ForTokenClassification":
+    else:
+        _on_tokens(sketch, config, head, stream, first)
+
+
+def _on_tokens(sketch: Sketch, config: Config, head: str, stream: Act, first: Act | None) -> None:
+    """Heads that all have: a look at every token, or nothing on top."""
+    if head == "ForTokenClassification":
         sketch.keep(sketch.linear("classifier", stream, config.labels()))
     elif head == "ForQuestionAnswering":
         sketch.keep(sketch.linear("qa_outputs", stream, 2))
     else:
-        sketch.keep(stream)
-        if first is not None:
-            sketch.keep(first)
+        for result in (stream, first):
+            if result is not None:
+                sketch.keep(result)
 
 
 def _encoder(sketch: Sketch, config: Config, prefix: str, *, pooled: bool) -> tuple[Act, Act | None]:

@@ -19,6 +19,7 @@ from stead.graph.components import connected
 from stead.graph.kernels import Kernels, kernels_from_lists
 from stead.graph.paths import RepeatedBlocks
 from stead.graph.quotient import Members, bundled, tensors_between
+from stead.graph.unique_names import Names
 
 SEVERAL = "Block"  # kind of operators that stand for several kinds
 
@@ -73,18 +74,13 @@ def _merged(graph: Graph, paths: Sequence[str]) -> Graph:
 
 def _names(members: Members, paths: Sequence[str]) -> list[str]:
     """The path of a run, with a number where it is not the first of its kind; the own name of a single operator."""
-    taken: set[str] = set()
+    found = Names()
     names = []
     for v, size in zip(members.heads.tolist(), members.sizes.tolist(), strict=True):
         plain = paths[v] if size > 1 else members.graph.operator_names[v]
         if size > 1 and members.graph.phases[v] != FORWARD:
             plain = f"{plain}.{PHASES[members.graph.phases[v]]}"
-        name, number = plain, 1
-        while name in taken:
-            number += 1
-            name = f"{plain}#{number}"
-        taken.add(name)
-        names.append(name)
+        names.append(found.unique(plain))
     return names
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from stead.errors import BadGraph, BadInput
+from stead.files import collector_paused
 from stead.printing.wording import one_line, shown_path, suggestion
 from stead.readers.base import Model
 from stead.readers.common.checked_values import Wrong, object_of
-from stead.readers.common.strict_json import collector_paused, read_json, stem
+from stead.readers.common.strict_json import read_json, stem
 from stead.readers.hf.architectures import FAMILIES, family_of, prompt_length, step_of
 from stead.readers.hf.config import MAX_PARTS, Config, NotAnalytic
 from stead.readers.hf.merge import by_block
@@ -141,21 +142,6 @@ class HuggingFace(OfTable):
                     except BadInput as error:
                         raise place.wrong(key, str(error)) from None
         return stored.dtype or DEFAULT_DTYPE
-
-
-def load_config(
-    path: str | os.PathLike[str],
-    *,
-    batch: int = 1,
-    context: int = NOT_SAID,
-    phase: Phase = "infer",
-    dtype: str = "",
-    granularity: Granularity = "layers",
-    traffic: Traffic = "all",
-    expert_groups: int = 1,
-) -> Model:
-    """The model of a folder or of a config.json, for a step of some kind; see `HuggingFace`."""
-    return HuggingFace(batch, context, phase, dtype, granularity, traffic, expert_groups).read(path)
 
 
 def _title(file: Path) -> str:

@@ -1,0 +1,88 @@
+"""Holds the planned memory of device maps against the ledger of virtual devices, for prompts of several lengths.
+
+    python experiments/exports/memory.py                          # six architectures, 8 and 96 tokens
+    python experiments/exports/memory.py --models gpt2 --tokens 32
+
+Each model is planned for two accelerators and a CPU and loaded by transformers three times: on accelerators without
+limits, which gives the ledger; where the first has its planned peak (and the room that the plan sets aside beside it),
+which has to work; and where it has 5 % less than that peak. All in one process, with what `stead verify` runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import warnings
+from importlib import import_module
+from logging import CRITICAL
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "export"))
+from hf_models import NAMES
+from hf_models import main as write_models
+from test_hf_device_maps import devices_for, limited
+
+from stead.export.check_process import write_files
+from stead.export.hf import HuggingFaceMap
+from stead.export.hf_check import Check
+from stead.export.hf_verify import job_of, limit_of
+from stead.export.placing import place_for
+from stead.plan import Plan
+from stead.problem import Latency
+
+HEAD = """
+| model | tokens | planned peak, bytes | room beside it | ledger | of peak and room | at the peak | 5 % less |
+|---|---|---|---|---|---|---|---|"""
+
+
+def main() -> None:
+    """Print a line for each model and length."""
+    parser = argparse.ArgumentParser(description="Planned memory of device maps beside what is used.")
+    parser.add_argument("--models", default=",".join(NAMES), help="separated by commas")
+    parser.add_argument("--tokens", default="8,96", help="lengths of prompts, separated by commas")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    import_module("transformers").logging.set_verbosity(CRITICAL)
+    names = given.models.split(",")
+    print(HEAD)
+    with tempfile.TemporaryDirectory(prefix="stead-memory-") as work:
+        write_models(work, *names)
+        for name in names:
+            for tokens in map(int, given.tokens.split(",")):
+                print(row(Path(work), name, tokens), flush=True)
+
+
+def row(folder: Path, name: str, tokens: int) -> str:
+    """A line of the table."""
+    target = HuggingFaceMap(model=str(folder / name))
+    shares = (0.6, 0.35) if tokens < 32 else (1.0, 0.5)  # of the weights; room for long prompts
+    devices = devices_for(folder, name, shares=shares, tokens=tokens)
+    plan = place_for(target, devices, objective=Latency(), solver="series")
+    peak = int(plan.trace.peak_bytes[0])
+    room = limit_of(limited(plan, peak).problem.cluster.devices[0]) - peak
+    with tempfile.TemporaryDirectory(prefix="stead-memory-") as work:
+        write_files(target.export(plan), Path(work))
+        ledger, _ = run(target, plan, work, None)
+        _, fits = run(target, plan, work, peak + room)
+        _, full = run(target, plan, work, int(0.95 * peak) + room)
+    cells = (name, tokens, f"{peak:,}", f"{room:,}", f"{ledger:,}", f"{ledger / (peak + room):.3f}", fits, full)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def run(target: HuggingFaceMap, plan: Plan, work: str, limit: int | None) -> tuple[int, str]:
+    """The most bytes on the first accelerator, and what came of a run within a limit."""
+    check = Check(job_of(target, plan, work, Path(target.model)))
+    try:
+        return check.peaks(check.inputs(), [limit, None])[0], "fits"
+    except Exception:  # packages hide that a device is full in errors of their own
+        full = check.devices.refused
+        if full is None:
+            raise
+        names = [name for name, _ in full.alive if re.search(r"\w+\.weight$", name)]
+        return 0, f"out of memory: {names[0]}, ..." if names else "out of memory, no tensor named"
+
+
+if __name__ == "__main__":
+    main()
