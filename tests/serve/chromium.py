@@ -18,6 +18,9 @@ FLAGS = (
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--disable-dev-shm-usage",
 )  # fmt: skip
 PATIENCE_SECONDS = 60.0
+ELSEWHERE = "elsewhere.test"  # a name that leads to this machine, as a hostile page would have it
+SMALL_UPLOADS = """import stead.serve.models as m; m.MOST_UPLOAD_BYTES = {}
+from stead.cli.main import run; run()"""
 
 
 def missing() -> str:
@@ -36,7 +39,7 @@ def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Any:
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    for flag in (*FLAGS, f"--window-size={width},{height}"):
+    for flag in (*FLAGS, f"--window-size={width},{height}", f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
@@ -61,20 +64,23 @@ def until(driver: Any, look: Callable[[], Any], what: str) -> Any:
         if found:
             return found
         time.sleep(0.1)
+    alerts = driver.execute_script("return [...document.querySelectorAll('[role=alert]')].map((e) => e.innerText)")
     text = driver.execute_script("return document.body.innerText")[:1500]
-    raise AssertionError(f"{what} never came at {driver.current_url}:\n{text}\n{driver.get_log('browser')}")
+    told = driver.get_log("browser")
+    raise AssertionError(f"{what} never came at {driver.current_url}: {alerts}\n{text}\n{told}")
 
 
 class Server:
     """`stead ui` as a user starts it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self.address = folder, 0, ""
+    def __init__(self, folder: Path, upload_bytes: int = 0) -> None:
+        self.folder, self.port, self.address, self.upload_bytes = folder, 0, "", upload_bytes
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Start it, at the same port as before."""
-        command = [sys.executable, "-m", "stead", "ui", "--no-browser", "--home", "home", "--port", str(self.port)]
+        program = ["-c", SMALL_UPLOADS.format(self.upload_bytes)] if self.upload_bytes else ["-m", "stead"]
+        command = [sys.executable, *program, "ui", "--no-browser", "--home", "home", "--port", str(self.port)]
         self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()

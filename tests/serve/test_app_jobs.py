@@ -170,3 +170,17 @@ def test_a_job_is_shown_stopped_and_deleted_over_http(place: Place) -> None:
     assert shown["command"] == [*wanted, "-o", "plan.json"]
     assert ask(place.app, "DELETE", f"/api/jobs/{name}").status == 200
     assert ask(place.app, "GET", f"/api/jobs/{name}").status == 404
+
+
+def test_a_job_has_its_folder_before_anybody_can_begin_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = place.store._run
+
+    def begun_at_once(text: str, *values: Any) -> list[dict[str, Any]]:
+        found = run(text, *values)
+        if text.startswith("INSERT INTO jobs"):
+            place.jobs.tick()  # as the thread that watches may, in between
+        return found
+
+    monkeypatch.setattr(place.store, "_run", begun_at_once)
+    job = place.submit("finish")
+    place.run(lambda: place.state(job) == "done")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-VIEW = Path(str(files("stead").joinpath("web/view")))
+VIEW, APP = (Path(str(files("stead").joinpath(f"web/{folder}"))) for folder in ("view", "app"))
 LIT = "declare module 'lit-html' { export const html: any, svg: any, nothing: any, render: any; }\n"
 
 
@@ -19,9 +19,10 @@ def test_modules_of_pages_keep_their_types(tmp_path: Path) -> None:
     (tmp_path / "lit.d.ts").write_text(LIT)
     options = {
         "noEmit": True, "allowJs": True, "checkJs": True, "strict": True, "target": "es2022", "module": "es2022",
-        "moduleResolution": "bundler", "lib": ["es2023", "dom", "dom.iterable"], "paths": {"stead/*": [f"{VIEW}/*.js"]},
+        "moduleResolution": "bundler", "lib": ["es2023", "dom", "dom.iterable"], 
+        "paths": {"stead/*": [f"{VIEW}/*.js"], "app/*": [f"{APP}/*.js"]},
     }  # fmt: skip
-    config = {"compilerOptions": options, "include": [f"{VIEW}/*.js", str(tmp_path / "lit.d.ts")]}
+    config = {"compilerOptions": options, "include": [f"{VIEW}/*.js", f"{APP}/*.js", str(tmp_path / "lit.d.ts")]}
     (tmp_path / "tsconfig.json").write_text(json.dumps(config))
     done = subprocess.run(["tsc", "-p", str(tmp_path)], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout + done.stderr == ""

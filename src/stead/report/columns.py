@@ -36,7 +36,9 @@ The header holds `graph`, `operators`, `objective`, `unit` ("step" or "sample"),
 weights, kv, activations, peak, limit or null, peak_at (in units) or null, blocks [[name, kind, bytes]]}], `rules` [{name, seconds or null, reason,
 times}], `critical` {seconds by kind, steps: the ten longest}, `moves` {box: [[seconds or null, reason] per device]} (a box that is absent was not
 computed), `moves_note`, `trail` [[elapsed, evaluations, seconds, bound, found_by]], `sensitivity` [{name, what, factors, seconds}],
+`sizes` [{what, amounts, seconds}] (batch and context), `links` [{from, to, bytes, transfers, seconds or null, bytes_per_second, latency_seconds}],
 `exports` [{name, command}], `provenance` {name: text}, and `text`, the summary.
+With `"patch": true` a view holds only what moves change in another one (`report/moved_view.py`).
 """  # noqa: E501
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,23 +159,7 @@ def explain(plan: Plan) -> Report:
     """The facts of a plan: devices, transfers, bound, and every baseline beside it."""
     problem, solution, trace = plan.problem, plan.solution, plan.trace
     graph = problem.graph
-    weights, caches = (resident_weights(problem, plan.placement, caches=own) for own in (False, True))
-    devices = tuple(
-        DeviceFacts(
-            name=device.name,
-            model=device.model,
-            kind=device.kind,
-            operators=int((plan.placement.devices == d).sum()),
-            weight_bytes=weights[d],
-            kv_bytes=caches[d],
-            peak_bytes=int(trace.peak_bytes[d]),
-            limit_bytes=device.usable_bytes,
-            compute_seconds=float(trace.compute_seconds[d]),
-            received_seconds=float(trace.received_seconds[d]),
-            sent_seconds=float(trace.sent_seconds[d]),
-        )
-        for d, device in enumerate(problem.cluster)
-    )
+    devices = _devices(plan)
     rules = tuple(
         RuleFacts(
             name=rule.name,
@@ -224,6 +208,49 @@ def explain(plan: Plan) -> Report:
         levels=Levels.from_dict(plan.provenance.get("granularity")),
         target=_target(plan.provenance.get("target")),
         timeline=trace.timeline,
+    )
+
+
+def moved_report(before: Report, plan: Plan) -> Report:
+    """The facts of another placement of the same problem, without those that take long: layers and tied weights."""
+    solution, trace = plan.solution, plan.trace
+    return replace(
+        before,
+        objective_seconds=solution.objective_seconds,
+        bound_seconds=solution.bound_seconds,
+        gap=solution.gap,
+        feasible=trace.feasible,
+        problems=tuple(str(one) for one in trace.problems),
+        found_by=solution.found_by,
+        interrupted=solution.interrupted,
+        stopped_by=solution.stopped_by,
+        devices=_devices(plan),
+        rules=tuple(
+            replace(rule, times_plan=_ratio(rule.objective_seconds, solution.objective_seconds))
+            for rule in before.rules
+        ),
+        timeline=trace.timeline,
+    )
+
+
+def _devices(plan: Plan) -> tuple[DeviceFacts, ...]:
+    problem, trace = plan.problem, plan.trace
+    weights, caches = (resident_weights(problem, plan.placement, caches=own) for own in (False, True))
+    return tuple(
+        DeviceFacts(
+            name=device.name,
+            model=device.model,
+            kind=device.kind,
+            operators=int((plan.placement.devices == d).sum()),
+            weight_bytes=weights[d],
+            kv_bytes=caches[d],
+            peak_bytes=int(trace.peak_bytes[d]),
+            limit_bytes=device.usable_bytes,
+            compute_seconds=float(trace.compute_seconds[d]),
+            received_seconds=float(trace.received_seconds[d]),
+            sent_seconds=float(trace.sent_seconds[d]),
+        )
+        for d, device in enumerate(problem.cluster)
     )
 
 

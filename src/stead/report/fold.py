@@ -56,20 +56,26 @@ class Fold:
 
     def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:  # [box, ...]
         """Sums of values [operator, ...] over every box, those within it included."""
-        total = np.zeros((len(self.names), *values.shape[1:]))
-        np.add.at(total, self.leaf, values)
-        for box in range(len(self.names) - 1, 0, -1):
-            total[self.parents[box]] += total[box]
-        return total
+        count = len(self.names)
+        width = int(np.prod(values.shape[1:], dtype=np.int64))
+        columns = values.reshape(len(values), width).T
+        sums = [np.bincount(self.leaf, weights=column, minlength=count) for column in columns]
+        total: NDArray[np.float64] = np.stack(sums, axis=1).astype(np.float64, copy=False)
+        for level in self._levels():
+            np.add.at(total, self.parents[level], total[level])
+        return total.reshape(count, *values.shape[1:])
 
     def least(self, values: NDArray[np.float64]) -> NDArray[np.float64]:  # [box]
         """The least of values [operator] in every box; inf in an empty one."""
         found = np.full(len(self.names), np.inf)
         np.minimum.at(found, self.leaf, values)
-        for box in range(len(self.names) - 1, 0, -1):
-            parent = self.parents[box]
-            found[parent] = min(found[parent], found[box])
+        for level in self._levels():
+            np.minimum.at(found, self.parents[level], found[level])
         return found
+
+    def _levels(self) -> list[NDArray[np.int64]]:
+        """Boxes of one depth each, the deepest first, box 0 left out."""
+        return [np.flatnonzero(self.depths == depth)[::-1] for depth in range(int(self.depths.max(initial=0)), 0, -1)]
 
 
 @dataclass(slots=True, eq=False)

@@ -11,11 +11,11 @@ import base64
 import html
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stead.printing.svg import escape
 from stead.report.card import plain
@@ -42,6 +42,7 @@ def page(
     exports: Sequence[tuple[str, str]] = (),
     moves_seconds: float = 2.0,
     sensitivity_seconds: float = 2.0,
+    sizes: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The whole page as text; with another plan of the same model, both beside each other.
 
@@ -49,7 +50,12 @@ def page(
     """
     report = explain(plan)
     shown = view(
-        plan, moves_seconds=moves_seconds, sensitivity_seconds=sensitivity_seconds, exports=exports, report=report
+        plan,
+        moves_seconds=moves_seconds,
+        sensitivity_seconds=sensitivity_seconds,
+        exports=exports,
+        report=report,
+        sizes=sizes,
     )
     shown = View({**shown.header, "text": ""}, shown.columns)  # it stands in the page for readers without script, too
     views = [shown, *(view(other, moves_seconds=0.0, sensitivity_seconds=0.0) for other in others)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from stead.report.columns import Column, View, array_column, names_column, shown
 from stead.report.facts import DeviceFacts, Report, explain
 from stead.report.fold import Fold, fold
 from stead.report.layered import laid_out
+from stead.report.link_facts import link_facts
 from stead.report.sensitivity import FACTORS, sensitivity
 from stead.report.slack import slack_ticks
 from stead.report.slices import (
@@ -46,11 +48,13 @@ def view(
     sensitivity_seconds: float = 2.0,
     exports: Sequence[tuple[str, str]] = (),
     report: Report | None = None,
+    sizes: Sequence[Mapping[str, Any]] = (),
 ) -> View:
     """What pages show of a plan.
 
     At most so much CPU time goes into moves of boxes and into curves (0: none); what was not computed is absent.
-    `exports` are names of targets with the command for each.
+    `exports` are names of targets with the command for each, `sizes` curves over batch and context, which whoever can
+    read the model again brings along.
     """
     report = report or explain(plan)
     run, boxes = run_of(plan), fold(plan.problem.graph)
@@ -62,41 +66,18 @@ def view(
         "operators": report.operators,
         "objective": report.objective,
         "unit": report.unit,
-        "value": _finite(report.objective_seconds),
-        "bound": {"seconds": report.bound_seconds, "name": report.bound_name, "scope": report.scope}
-        if report.bound_seconds > 0
-        else None,
-        "gap": report.gap if math.isfinite(report.gap) else None,
         "source": report.source,
         "solver": solution.solver,
-        "found_by": solution.found_by,
         "evaluations": report.evaluations,
         "elapsed_seconds": report.elapsed_seconds,
-        "stopped_by": report.stopped_by,
-        "verdict": verdict(plan, report, boxes, moves).as_dict(),
-        "timed": run.timeline is not None,
-        "unit_ticks": run.unit_ticks,
-        "span_seconds": run.span_ticks / TICKS_PER_SECOND,
-        "devices": [_device(plan, run, d, facts) for d, facts in enumerate(report.devices)],
-        "rules": [
-            {"name": shown_name(rule.name), "seconds": rule.objective_seconds, "reason": printable_lines(rule.reason),
-             "times": _finite(rule.times_plan)}
-            for rule in report.rules
-        ],
-        "critical": critical_facts(run),
-        "moves": {
-            str(box): [[_rounded(seconds, report.objective_seconds), reason] for seconds, reason in outcomes]
-            for box, outcomes in moves.outcomes.items()
-        },
-        "moves_note": moves.note,
-        "trail": [
-            [step.elapsed_seconds, step.evaluations, _finite(step.objective_seconds), step.bound_seconds, step.found_by]
-            for step in solution.trail[-MOST_TRAIL:]
-        ],
+        **value_facts(plan, report, run),
+        **move_facts(plan, report, boxes, moves),
+        "devices": [device_facts(plan, run, d, facts) for d, facts in enumerate(report.devices)],
         "sensitivity": [
             {"name": shown_name(curve.name), "what": curve.what, "factors": FACTORS, "seconds": curve.seconds}
             for curve in curves
         ],
+        "sizes": list(sizes),
         "exports": [{"name": name, "command": printable(command)} for name, command in exports],
         "provenance": _provenance(plan.provenance),
         "text": printable_lines(summary(report)),
@@ -108,6 +89,46 @@ def view(
         **_box_columns(plan, run, boxes),
     }
     return View(header, columns)
+
+
+def value_facts(plan: Plan, report: Report, run: Run) -> dict[str, Any]:
+    """Facts of the header that follow from where operators are."""
+    solution = plan.solution
+    return {
+        "value": _finite(report.objective_seconds),
+        "bound": {"seconds": report.bound_seconds, "name": report.bound_name, "scope": report.scope}
+        if report.bound_seconds > 0
+        else None,
+        "gap": report.gap if math.isfinite(report.gap) else None,
+        "found_by": solution.found_by,
+        "stopped_by": report.stopped_by,
+        "timed": run.timeline is not None,
+        "unit_ticks": run.unit_ticks,
+        "span_seconds": run.span_ticks / TICKS_PER_SECOND,
+        "rules": [
+            {"name": shown_name(rule.name), "seconds": rule.objective_seconds, "reason": printable_lines(rule.reason),
+             "times": _finite(rule.times_plan)}
+            for rule in report.rules
+        ],
+        "links": link_facts(plan, run),
+        "critical": critical_facts(run),
+        "trail": [
+            [step.elapsed_seconds, step.evaluations, _finite(step.objective_seconds), step.bound_seconds, step.found_by]
+            for step in solution.trail[-MOST_TRAIL:]
+        ],
+    }  # fmt: skip
+
+
+def move_facts(plan: Plan, report: Report, boxes: Fold, moves: BoxMoves) -> dict[str, Any]:
+    """Facts of the header that rest on moves of boxes: the verdict, whose remedies are such moves, and all of them."""
+    return {
+        "verdict": verdict(plan, report, boxes, moves).as_dict(),
+        "moves": {
+            str(box): [[_rounded(seconds, report.objective_seconds), reason] for seconds, reason in outcomes]
+            for box, outcomes in moves.outcomes.items()
+        },
+        "moves_note": moves.note,
+    }
 
 
 def _finite(value: float | None) -> float | None:
@@ -124,7 +145,8 @@ def letter(d: int) -> str:
     return letter(d // 26 - 1) + LETTERS[d % 26] if d >= 26 else LETTERS[d]
 
 
-def _device(plan: Plan, run: Run, d: int, facts: DeviceFacts) -> Mapping[str, Any]:
+def device_facts(plan: Plan, run: Run, d: int, facts: DeviceFacts, *, blocks: bool = True) -> Mapping[str, Any]:
+    """One device; with `blocks`, also what lives there at its peak."""
     trace = plan.trace
     span = run.span_ticks / TICKS_PER_SECOND
     limited = facts.limit_bytes < UNLIMITED_BYTES // 4
@@ -145,7 +167,7 @@ def _device(plan: Plan, run: Run, d: int, facts: DeviceFacts) -> Mapping[str, An
         "peak_at": None,
         "blocks": [],
     }
-    if trace.memory_known and facts.operators:
+    if blocks and trace.memory_known and facts.operators:
         peak = trace.blocks_at_peak(facts.name)
         if peak.at_seconds is not None:
             said["peak_at"] = int(peak.at_seconds * TICKS_PER_SECOND) // run.unit_ticks
@@ -161,15 +183,11 @@ def _provenance(given: Mapping[str, Any]) -> dict[str, str]:
 
 def _box_columns(plan: Plan, run: Run, boxes: Fold) -> dict[str, Column]:
     """The folded graph: what every box holds, where it is drawn, and what passes between leaves."""
-    graph, devices = plan.problem.graph, plan.placement.devices.astype(np.int64)
-    begin, end = _spans(run, len(graph))
-    long = (run.finish_ticks - run.start_ticks) / TICKS_PER_SECOND
-    seconds = np.zeros((len(graph), len(plan.problem.cluster)))
-    np.add.at(seconds, (run.origin, run.devices), long)
-    critical = _sums(run.origin, long * run.critical_slices, len(graph))
+    graph = plan.problem.graph
+    begin, _ = _spans(run, len(graph))
     made = _sums(graph.tensor_producer, graph.tensor_bytes, len(graph))
-    edges, carried, crossing = _edges(boxes, graph.tensor_of_read, graph, devices)
-    layer, x = laid_out(boxes, begin.astype(np.float64), edges)
+    edges = Edges.of(boxes, graph)
+    layer, x = laid_out(boxes, begin.astype(np.float64), edges.pairs)
     flags = boxes.is_open * OPEN + boxes.is_run * RUN_OF_SIBLINGS
     return {
         "bparent": array_column("u2", boxes.parents),
@@ -177,18 +195,30 @@ def _box_columns(plan: Plan, run: Run, boxes: Fold) -> dict[str, Column]:
         "bx": array_column("f4", x),
         "bflags": array_column("u1", flags),
         "bops": array_column("u4", boxes.sums(np.ones(len(graph)))),
-        "bcrit": array_column("f4", boxes.sums(critical)),
-        "bslack": array_column("f4", _slack(run, boxes, len(graph))),
         "bweights": array_column("f4", boxes.sums(_weights(graph))),
         "bout": array_column("f4", boxes.sums(made)),
+        "boxes": names_column(boxes.names),
+        "bslack": slack_column(run, boxes, len(graph)),
+        **moving_box_columns(plan, run, boxes, edges),
+        "esrc": array_column("u2", edges.pairs[:, 0]),
+        "edst": array_column("u2", edges.pairs[:, 1]),
+        "ebytes": array_column("f4", edges.carried),
+    }
+
+
+def moving_box_columns(plan: Plan, run: Run, boxes: Fold, edges: Edges) -> dict[str, Column]:
+    """What another placement changes of boxes, but for slack."""
+    operators, devices = len(plan.problem.graph), len(plan.problem.cluster)
+    begin, end = _spans(run, operators)
+    long = (run.finish_ticks - run.start_ticks) / TICKS_PER_SECOND
+    seconds = _sums(run.origin * devices + run.devices, long, operators * devices).reshape(operators, devices)
+    critical = _sums(run.origin, long * run.critical_slices, operators)
+    return {
+        "bcrit": array_column("f4", boxes.sums(critical)),
         "bbegin": array_column("u4", run.units(_ticks(boxes.least(begin.astype(np.float64))))),
         "bend": array_column("u4", run.units(_ticks(-boxes.least(-end.astype(np.float64))))),
         "bsec": array_column("f4", boxes.sums(seconds).ravel()),
-        "boxes": names_column(boxes.names),
-        "esrc": array_column("u2", edges[:, 0]),
-        "edst": array_column("u2", edges[:, 1]),
-        "ebytes": array_column("f4", carried),
-        "ecross": array_column("f4", crossing),
+        "ecross": array_column("f4", edges.crossing(plan.placement.devices)),
     }
 
 
@@ -218,32 +248,42 @@ def _sums(index: NDArray[Any], values: NDArray[Any], count: int) -> NDArray[np.f
     return np.bincount(index, weights=values, minlength=count).astype(np.float64)
 
 
-def _slack(run: Run, boxes: Fold, operators: int) -> NDArray[np.float64]:  # [box]
+def slack_column(run: Run, boxes: Fold, operators: int) -> Column:
     """The least slack in each box, in seconds; NaN where there are no times."""
     if run.timeline is None or run.timeline.execution != "dataflow":
-        return np.full(len(boxes.names), np.nan)
+        return array_column("f4", np.full(len(boxes.names), np.nan))
     least = np.full(operators, np.inf)
     np.minimum.at(least, run.origin, slack_ticks(run.timeline) / TICKS_PER_SECOND)
     found = boxes.least(least)
-    return np.where(np.isfinite(found), found, np.nan)
+    return array_column("f4", np.where(np.isfinite(found), found, np.nan))
 
 
-def _edges(
-    boxes: Fold, tensor: NDArray[np.int64], graph: Graph, devices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Pairs of leaves that tensors pass between, the bytes, and those that cross; a tensor counts once per pair."""
-    producer, reader = graph.tensor_producer[tensor], graph.readers
-    source, target = boxes.leaf[producer], boxes.leaf[reader]
-    apart = source != target
-    count = len(boxes.names)
-    pair = source * count + target
-    away = devices[producer] != devices[reader]
-    key = np.stack([pair, tensor, away], axis=1)[apart]
-    once = np.unique(key, axis=0) if len(key) else key.reshape(0, 3)
-    pairs, slot = np.unique(once[:, 0], return_inverse=True)
-    sizes = graph.tensor_bytes[once[:, 1]]
-    sent = once[:, 2].astype(bool)
-    whole = np.unique(once[:, :2], axis=0, return_index=True)[1] if len(once) else np.zeros(0, dtype=np.int64)
-    carried = _sums(slot[whole], sizes[whole], len(pairs))
-    crossing = _sums(slot[sent], sizes[sent], len(pairs))
-    return np.stack([pairs // count, pairs % count], axis=1), carried, crossing
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges:
+    """What passes between leaves of a fold; a tensor counts once per pair."""
+
+    graph: Graph
+    pairs: NDArray[np.int64]  # [edge, 2]; leaves
+    carried: NDArray[np.float64]  # [edge]; bytes
+    reads: NDArray[np.int64]  # those that pass from one leaf to another
+    edge: NDArray[np.int64]  # [read of `reads`]
+
+    @staticmethod
+    def of(boxes: Fold, graph: Graph) -> Edges:
+        """All edges of a graph, by source and target."""
+        tensor, count = graph.tensor_of_read, len(boxes.names)
+        source, target = boxes.leaf[graph.tensor_producer[tensor]], boxes.leaf[graph.readers]
+        reads = np.flatnonzero(source != target)
+        pairs, edge = np.unique((source * count + target)[reads], return_inverse=True)
+        made = Edges(graph, np.stack([pairs // count, pairs % count], axis=1), np.zeros(len(pairs)), reads, edge)
+        return replace(made, carried=made._bytes(np.arange(len(reads))))
+
+    def crossing(self, devices: NDArray[np.uint8]) -> NDArray[np.float64]:  # [edge]
+        """Bytes that pass to another device."""
+        producer = self.graph.tensor_producer[self.graph.tensor_of_read[self.reads]]
+        return self._bytes(np.flatnonzero(devices[producer] != devices[self.graph.readers[self.reads]]))
+
+    def _bytes(self, among: NDArray[np.int64]) -> NDArray[np.float64]:  # [edge]
+        tensors = max(self.graph.tensor_count, 1)
+        once = np.unique(self.edge[among] * tensors + self.graph.tensor_of_read[self.reads[among]])
+        return _sums(once // tensors, self.graph.tensor_bytes[once % tensors], len(self.pairs))

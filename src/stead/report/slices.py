@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +18,10 @@ from stead.graph import PHASES
 from stead.problem import Throughput
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 from stead.report.columns import Column, array_column, names_column, shown_name
-from stead.sim import SplitCurve, Step, Timeline
+from stead.sim import SplitCurve, Timeline
 from stead.sim.memory import places
 from stead.sim.pipeline import unrolled
+from stead.sim.timeline import OPERATOR, STEP_KINDS
 
 if TYPE_CHECKING:
     from stead.plan import Plan
@@ -30,7 +32,7 @@ MOST_STEPS = 4_000  # of a memory curve: of each bunch of steps the highest stay
 MOST_TICKS = NO_SLICE = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Run:
     """Slices of operators, by index of the run: with micro-batches, one for every copy."""
 
@@ -40,7 +42,7 @@ class Run:
     start_ticks: NDArray[np.int64]  # [slice]
     finish_ticks: NDArray[np.int64]  # [slice]
     timeline: Timeline | None
-    critical: tuple[Step, ...]
+    critical: NDArray[np.int64]  # pieces of the critical path, as `Timeline.critical_pieces` gives them
     span_ticks: int  # of the time axis
 
     @property
@@ -52,16 +54,16 @@ class Run:
         """Moments in such units, rounded down, so that what follows each other does so still."""
         return ticks // self.unit_ticks
 
-    @property
+    @cached_property
     def by_start(self) -> NDArray[np.int64]:
         """Slices sorted by device and start."""
         return np.lexsort((np.arange(len(self.origin)), self.finish_ticks, self.start_ticks, self.devices))
 
-    @property
+    @cached_property
     def critical_slices(self) -> NDArray[np.bool_]:
         """Which slices lie on the critical path."""
         marked = np.zeros(len(self.origin), dtype=bool)
-        marked[[step.index for step in self.critical if step.kind == "operator"]] = True
+        marked[self.critical[self.critical[:, 0] == OPERATOR, 1]] = True
         return marked
 
 
@@ -83,7 +85,7 @@ def run_of(plan: Plan) -> Run:
         timeline.start_ticks,
         timeline.finish_ticks,
         timeline,
-        timeline.critical_path(),
+        timeline.critical_pieces(),
         max(last, 1),
     )
 
@@ -99,30 +101,39 @@ def _turns(plan: Plan) -> Run:
         finish[own] = np.cumsum(ticks[own])
     value = plan.trace.objective_ticks
     span = max(int(finish.max(initial=0)), value, 1)
-    return Run(np.arange(len(devices)), None, devices, finish - ticks, finish, None, (), span)
+    nothing = np.zeros((0, 4), dtype=np.int64)
+    return Run(np.arange(len(devices)), None, devices, finish - ticks, finish, None, nothing, span)
 
 
 def slice_columns(plan: Plan, run: Run, leaf: NDArray[np.int64]) -> dict[str, Column]:
-    """Operators, sorted by device and start."""
+    """Operators, sorted by device and start, with their names."""
     graph = plan.problem.graph
+    origin = run.origin[run.by_start]
+    kinds, kind = np.unique(np.array(graph.kinds, dtype=object), return_inverse=True)
+    return {
+        **timed_columns(plan, run),
+        "box": array_column("u2", leaf[origin]),
+        "kind": array_column("u2", np.minimum(kind, 2**16 - 1)[origin]),
+        "names": names_column(graph.operator_names),
+        "kinds": names_column(kinds.tolist()),
+    }
+
+
+def timed_columns(plan: Plan, run: Run) -> dict[str, Column]:
+    """What another placement changes of operators: where and when they run."""
     order = run.by_start
     origin = run.origin[order]
-    kinds, kind = np.unique(np.array(graph.kinds, dtype=object), return_inverse=True)
     begin, end = run.units(run.start_ticks[order]), run.units(run.finish_ticks[order])
-    phases = graph.phases[origin]
+    phases = plan.problem.graph.phases[origin]
     flags = run.critical_slices[order] * CRITICAL
     flags = flags + (run.start_ticks == run.finish_ticks)[order] * NO_TIME
     flags += (phases == PHASES.index("backward")) * BACKWARD + (phases == PHASES.index("update")) * UPDATE
     columns = {
         "op": array_column("d4", origin),
         "dev": array_column("u1", run.devices[order]),
-        "box": array_column("u2", leaf[origin]),
-        "kind": array_column("u2", np.minimum(kind, 2**16 - 1)[origin]),
         "start": array_column("d4", begin),
         "dur": array_column("u4", end - begin),
         "flags": array_column("u1", flags),
-        "names": names_column(graph.operator_names),
-        "kinds": names_column(kinds.tolist()),
     }
     if run.microbatch is not None:
         own = run.microbatch[order]
@@ -140,7 +151,7 @@ def transfer_columns(run: Run) -> dict[str, Column]:
         return {**{name: array_column(kind, empty) for name, kind in kinds.items()}, "tensors": names_column(())}
     moved = timeline.transfers
     critical = np.zeros(len(moved), dtype=bool)
-    critical[[step.index for step in run.critical if step.kind != "operator"]] = True
+    critical[run.critical[run.critical[:, 0] != OPERATOR, 1]] = True
     order = np.lexsort((np.arange(len(moved)), moved.begin_ticks, moved.target, moved.source))
     sent, tensor = np.unique(moved.tensor, return_inverse=True)
     begin, end = run.units(moved.begin_ticks[order]), run.units(moved.arrive_ticks[order])
@@ -215,10 +226,10 @@ def _moments(run: Run, d: int, turns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def critical_facts(run: Run, most: int = 10) -> Mapping[str, object]:
     """What the run waited for: seconds by kind of step, and the longest steps."""
-    seconds = {"operator": 0.0, "transfer": 0.0, "queue": 0.0}
-    for step in run.critical:
-        seconds[step.kind] += step.seconds
-    longest = sorted(run.critical, key=lambda step: step.begin_ticks - step.end_ticks)[:most]
+    kind, _, begin, end = run.critical.T
+    seconds = {name: float((end - begin)[kind == k].sum() / TICKS_PER_SECOND) for k, name in enumerate(STEP_KINDS)}
+    chosen = run.critical[np.argsort(begin - end, kind="stable")[:most]]
+    longest = () if run.timeline is None else run.timeline.steps(chosen)
     return {
         "seconds": seconds,
         "steps": [

@@ -8,11 +8,13 @@ import json
 import mimetypes
 import secrets
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -39,9 +41,13 @@ class Settings:
     memory_bytes: int = 0
 
 
-def make_app(settings: Settings, *, store: Store, jobs: Jobs, token: str) -> ASGIApp:
-    """The guarded application."""
-    interface = Interface(store, jobs, settings.root, settings.memory_bytes)
+def make_app(
+    settings: Settings, *, store: Store, jobs: Jobs, token: str, ending: threading.Event | None = None
+) -> ASGIApp:
+    """The guarded application; its streams end once `ending` is set."""
+    interface = Interface(
+        store, jobs, settings.root, settings.memory_bytes, ending=ending or threading.Event()
+    )
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -92,11 +98,17 @@ def token_of(store: Store) -> str:
     return store.setting("token", secrets.token_urlsafe(32))
 
 
-def serve(app: ASGIApp, opened: socket.socket) -> None:
-    """Run until Ctrl-C."""
+def serve(app: ASGIApp, opened: socket.socket, ending: threading.Event | None = None) -> None:
+    """Run until Ctrl-C; `ending` is set then, before connections are waited for."""
     import uvicorn
+
+    class Ending(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if ending is not None:
+                ending.set()
+            super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=2
     )
-    uvicorn.Server(config).run(sockets=[opened])
+    Ending(config).run(sockets=[opened])

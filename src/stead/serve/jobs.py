@@ -95,10 +95,11 @@ class Jobs:
             request["start"] = str(events)
         if job["verb"] == "train":
             request["resume"] = True
-        made = self.submit(job["verb"], request)
-        if job["verb"] == "train":
-            for path in self._folder(name).glob("policy*"):
-                shutil.copy(path, self._folder(made) / path.name)
+        with self._lock:  # it must not begin before its checkpoint is there
+            made = self.submit(job["verb"], request)
+            if job["verb"] == "train":
+                for path in self._folder(name).glob("policy*"):
+                    shutil.copy(path, self._folder(made) / path.name)
         return made
 
     def delete(self, name: str) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import subprocess
 import tempfile
+import threading
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +21,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from stead.cluster.quantities import format_bytes
 from stead.errors import BadInput, Infeasible, SteadError
-from stead.serve import models
+from stead.serve import models, runs
 from stead.serve.commands import child_command
 from stead.serve.jobs import Jobs, add_plan, keep_plan
+from stead.serve.live import Pictures
 from stead.serve.sessions import Session, Sessions
 from stead.serve.store import Row, Store
 
@@ -48,6 +51,8 @@ class Interface:
     root: Path
     memory_bytes: int = 0
     sessions: Sessions = field(default_factory=Sessions)
+    pictures: Pictures = field(default_factory=Pictures)
+    ending: threading.Event = field(default_factory=threading.Event)  # the server is about to end: streams end, too
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -63,6 +68,9 @@ class Interface:
             ("DELETE", "/jobs/{job}", self.delete_job),
             ("POST", "/jobs/{job}/stop", self.stop_job),
             ("POST", "/jobs/{job}/resume", self.resume_job),
+            ("GET", "/jobs/{job}/picture", self.picture),
+            ("GET", "/runs", self.list_runs),
+            ("GET", "/run", self.read_run),
             ("GET", "/events", self.events),
             ("GET", "/plans", self.list_plans),
             ("POST", "/plans", self.open_plan),
@@ -70,6 +78,7 @@ class Interface:
             ("DELETE", "/plans/{plan}", self.delete_plan),
             ("GET", "/plans/{plan}/view", self.view),
             ("POST", "/plans/{plan}/trace", self.trace),
+            ("POST", "/plans/{plan}/later", self.later),
             ("POST", "/plans/{plan}/score", self.score),
             ("POST", "/plans/{plan}/what-if", self.what_if),
             ("POST", "/plans/{plan}/save", self.save),
@@ -106,8 +115,8 @@ class Interface:
         try:
             path = await models.uploaded(self.store, name, request.stream())
         except models.UploadTooLarge:
-            limit = models.MOST_UPLOAD_BYTES // 2**30
-            return error(413, f"a file has at most {limit} GiB here", "give its path instead: it is read where it is")
+            limit = format_bytes(models.MOST_UPLOAD_BYTES)
+            return error(413, f"a file has at most {limit} here", "give its path instead: it is read where it is")
         return await self._read(str(path), options, name)
 
     async def _read(self, source: str, options: dict[str, Any], name: str) -> Response:
@@ -127,6 +136,11 @@ class Interface:
         rows = await run_in_threadpool(models.fit, self.store, model, _said(given, "devices"))
         return JSONResponse({"rules": rows})
 
+    def _graph(self, given: object) -> str:
+        """A model of the zoo, or a file below the root."""
+        text = str(given)
+        return text if text.startswith("zoo:") else str(models.path_below(self.root, text))
+
     def _model(self, name: str) -> Row:
         found = self.store.model(name)
         if found is None:
@@ -137,12 +151,17 @@ class Interface:
 
     async def list_jobs(self, request: Request) -> Response:
         """All jobs, the newest first."""
-        return JSONResponse({"jobs": [self._job(job) for job in self.store.jobs()], "last": self.store.last_event()})
+        last = self.store.last_event()
+        return JSONResponse({"jobs": [self._job(job) for job in self.store.jobs()], "last": last})
 
     async def add_job(self, request: Request) -> Response:
         """Queue a job; the same question is answered by the job that has answered it, unless asked again."""
         given = await body(request)
         verb, asked = _said(given, "verb"), {k: v for k, v in given.items() if k not in ("verb", "again")}
+        for key in ("start", "plan_file", "model_id"):  # paths are ours to give
+            asked.pop(key, None)
+        if verb == "train":
+            asked["graphs"] = [self._graph(one) for one in asked.get("graphs") or ()]
         if "plan" in asked:
             path = self.store.plan_file(str(asked.pop("plan")))
             if path is None:
@@ -150,7 +169,8 @@ class Interface:
             asked["plan_file" if verb == "what-if" else "start"] = str(path)
         if "model" in asked:
             model = self._model(_said(asked, "model"))
-            asked = {**asked, "model": model["source"], "options": model["options"], "title": model["name"]}
+            asked = {**asked, "model": model["source"], "options": model["options"], "title": model["name"],
+                     "model_id": model["id"]}  # fmt: skip
         if not given.get("again"):
             for job in self.store.jobs("done", "queued", "running"):
                 if job["verb"] == verb and job["request"] == asked:
@@ -159,10 +179,21 @@ class Interface:
 
     async def get_job(self, request: Request) -> Response:
         """One job with all its events so far."""
+        last = self.store.last_event()  # first: what happens from here on is told by the stream
         job = self._known_job(request)
         rows = await run_in_threadpool(self.store.events_after, 0, job["id"], 20_000)
-        said = [{**json.loads(row["body"]), "id": row["id"], "kind": row["kind"]} for row in rows]
-        return JSONResponse({**self._job(job), "events": said, "last": self.store.last_event()})
+        said = [
+            {**json.loads(row["body"]), "id": row["id"], "kind": row["kind"]} for row in rows if row["id"] <= last
+        ]
+        return JSONResponse({**self._job(job), "events": said, "last": last})
+
+    async def picture(self, request: Request) -> Response:
+        """The best placement so far as a view, or what it changes in the one that a page has; nothing if it has it."""
+        job, have = self._known_job(request), request.query_params.get("have", "")
+        count = int(have) if have.isascii() and have.isdecimal() else -1
+        base = request.query_params.get("base", "")
+        made = await run_in_threadpool(self.pictures.packed, self.store, job, base, count)
+        return Response(made, media_type=VIEW_TYPE) if made else Response(status_code=204)
 
     async def stop_job(self, request: Request) -> Response:
         """Stop a job; what it has is kept."""
@@ -201,7 +232,7 @@ class Interface:
     async def _stream(self, request: Request, last: int) -> AsyncIterator[str]:
         yield ": stead\n\n"
         quiet = 0.0
-        while not await request.is_disconnected():
+        while not self.ending.is_set() and not await request.is_disconnected():
             rows = await run_in_threadpool(self.store.events_after, last)
             for row in rows:
                 last = row["id"]
@@ -212,6 +243,22 @@ class Interface:
                 quiet = 0.0
                 yield ": still here\n\n"
             await asyncio.sleep(POLL_SECONDS)
+
+    # Runs
+
+    async def list_runs(self, request: Request) -> Response:
+        """Runs of learners and benchmarks, here and below the root."""
+        return JSONResponse({"runs": await run_in_threadpool(runs.found, self.store, self.root)})
+
+    async def read_run(self, request: Request) -> Response:
+        """What the log of a run says from a byte on."""
+        name, after = request.query_params.get("id", ""), request.query_params.get("after", "0")
+        path = await run_in_threadpool(runs.path_of, self.store, self.root, name)
+        if path is None and not name.startswith("job:"):
+            raise NotThere("no such run")
+        tail = int(after) if after.isascii() and after.isdecimal() else 0
+        nothing = {"rows": [], "lines": {}, "results": [], "tail": 0, "more": False}
+        return JSONResponse(nothing if path is None else await run_in_threadpool(runs.read, path, tail))
 
     # Plans
 
@@ -235,8 +282,10 @@ class Interface:
              "bandwidth": math.isfinite(one.bytes_per_second)}
             for one in cluster
         ]  # fmt: skip
-        source = session.plan.provenance.get("source")
-        return JSONResponse({**row, "cluster": devices, "links": len(cluster.links), "source": source})
+        from stead.placing.size_curves import is_readable
+
+        source, sizes = session.plan.provenance.get("source"), is_readable(session.plan, zoo_only=True)
+        return JSONResponse({**row, "cluster": devices, "links": len(cluster.links), "source": source, "sizes": sizes})
 
     async def delete_plan(self, request: Request) -> Response:
         """Forget a plan."""
@@ -250,15 +299,16 @@ class Interface:
         return Response(await run_in_threadpool(lambda: session.packed), media_type=VIEW_TYPE)
 
     async def trace(self, request: Request) -> Response:
-        """The plan after moves, as pages show it."""
-        from stead.report.plan_view import view
-
+        """What moves change in the view of a plan."""
         session = await self._session(request)
         moves = session.moves_from((await body(request)).get("moves"))
-        made = await run_in_threadpool(
-            lambda: view(session.with_moves(moves), moves_seconds=0.5, sensitivity_seconds=0.0).as_bytes()
-        )
-        return Response(made, media_type=VIEW_TYPE)
+        return Response(await run_in_threadpool(session.moved_bytes, moves), media_type=VIEW_TYPE)
+
+    async def later(self, request: Request) -> Response:
+        """What moves change beyond that, which takes longer: memory, slack, further moves."""
+        session = await self._session(request)
+        moves = session.moves_from((await body(request)).get("moves"))
+        return Response(await run_in_threadpool(session.later_bytes, moves), media_type=VIEW_TYPE)
 
     async def score(self, request: Request) -> Response:
         """What the whole takes after moves."""
@@ -374,7 +424,10 @@ def _info() -> dict[str, Any]:
     ]
     limits = {"upload_bytes": models.MOST_UPLOAD_BYTES, "suffixes": list(models.SUFFIXES)}
     solvers = [name for name in solver_names() if not name.startswith("single:")]
-    return {"version": __version__, "zoo": list(zoo_names()), "solvers": solvers, "catalogue": cards, "limits": limits}
+    return {
+        "version": __version__, "zoo": list(zoo_names()), "solvers": solvers, "catalogue": cards, "limits": limits,
+        "learned": list(solver_names("learned")),
+    }  # fmt: skip
 
 
 def _cluster(text: str) -> dict[str, Any]:
@@ -394,8 +447,8 @@ def _cluster(text: str) -> dict[str, Any]:
             for one in cluster
         ],
         "links": [
-            {"source": one.source, "target": one.target, "bytes_per_second": one.bytes_per_second,
-             "latency_seconds": one.latency_seconds}
+            {"source": one.source, "target": one.target, "latency_seconds": one.latency_seconds,
+             "bytes_per_second": one.bytes_per_second if math.isfinite(one.bytes_per_second) else None}
             for one in cluster.links
         ],
         "said": list(lines),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput, SteadError
-from stead.placing.what_if import Changes, cases_of
 from stead.plan import Plan
 from stead.problem import Placement
-from stead.report.fold import Fold, fold
+from stead.report.fold import Fold
+from stead.report.moved_view import Basis, later_view, moved_view
 from stead.report.plan_view import view
-from stead.sim import Shortfall, Trace, simulate
+from stead.sim import Shortfall, Status, simulate, simulate_many
 from stead.solvers import Improvement
 
 MOST_OPEN = 4  # plans in memory
 MOST_MOVES = 10_000
+MOST_MOVED = 8  # plans after moves
+LATER_SECONDS = 0.5  # of CPU, for further moves
 MOVES_SECONDS = SENSITIVITY_SECONDS = 1.0  # of CPU, for what a view shows beyond the plan
 
-Moves = Sequence[tuple[int, int]]  # (box, device), one after another
+Moves = tuple[tuple[int, int], ...]  # (box, device), one after another
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,28 @@ class Session:
     """One plan with its folded graph."""
 
     plan: Plan
+    _moved: OrderedDict[Moves, Plan] = field(default_factory=OrderedDict)  # the last few that were asked for
 
     @cached_property
+    def basis(self) -> Basis:
+        """What all placements share."""
+        return Basis(self.plan)
+
+    @property
     def boxes(self) -> Fold:
         """The modules of the graph as boxes."""
-        return fold(self.plan.problem.graph)
+        return self.basis.boxes
 
     @cached_property
     def packed(self) -> bytes:
         """The view of the plan itself."""
-        return view(self.plan, moves_seconds=MOVES_SECONDS, sensitivity_seconds=SENSITIVITY_SECONDS).as_bytes()
+        from stead.placing.size_curves import size_curves  # solvers come with it: the app answers before that
 
-    def moves_from(self, given: object) -> list[tuple[int, int]]:
+        sizes = size_curves(self.plan, cpu_seconds=SENSITIVITY_SECONDS, zoo_only=True)
+        shown = view(self.plan, moves_seconds=MOVES_SECONDS, sensitivity_seconds=SENSITIVITY_SECONDS, sizes=sizes)
+        return shown.as_bytes()
+
+    def moves_from(self, given: object) -> Moves:
         """Checked moves of a request."""
         if not isinstance(given, list) or len(given) > MOST_MOVES:
             raise BadInput(f"moves are a list of [box, device], at most {MOST_MOVES}")
@@ -57,7 +68,7 @@ class Session:
             if not 0 <= box < len(self.boxes.names) or not 0 <= device < len(self.plan.problem.cluster):
                 raise BadInput(f"there is no box {box} or no device {device} in this plan")
             moves.append((box, device))
-        return moves
+        return tuple(moves)
 
     def operators_in(self, box: int) -> NDArray[np.int64]:
         """Operators of a box, and whoever must share a device with them."""
@@ -87,43 +98,71 @@ class Session:
             return Placement(self.plan.problem, devices, order)
         return Placement(self.plan.problem, devices)
 
-    def trace(self, moves: Moves) -> Trace:
-        """The plan after moves as the simulator runs it."""
-        return simulate(self.plan.problem, self.moved(moves))
-
     def score(self, moves: Moves) -> dict[str, Any]:
         """What the whole takes after moves, and what is short where it does not fit."""
-        now, trace = self.plan.solution.objective_seconds, self.trace(moves)
+        seconds = self._quick_seconds(moves)
+        if seconds is not None:
+            now = self.plan.solution.objective_seconds
+            return {"seconds": seconds, "feasible": True, "short": {}, "problems": [], "change": seconds - now}
+        trace = simulate(self.plan.problem, self.moved(moves))
         short = {one.device: one.bytes_over for one in trace.problems if isinstance(one, Shortfall)}
         return {
             "seconds": trace.objective_seconds if np.isfinite(trace.objective_seconds) else None,
             "feasible": trace.feasible,
             "short": short,
             "problems": [str(one) for one in trace.problems],
-            "change": trace.objective_seconds - now if trace.feasible else None,
-            "peak_bytes": trace.peak_bytes.tolist(),
+            "change": trace.objective_seconds - self.plan.solution.objective_seconds if trace.feasible else None,
         }
+
+    def _quick_seconds(self, moves: Moves) -> float | None:
+        """The value after moves by the core alone; None where there is more to say than that."""
+        placement = self.moved(moves)
+        if placement.replicas:
+            return None
+        scores = simulate_many(self.plan.problem, placement.devices[None, :], policy=placement.order, threads=1)
+        return float(scores.seconds[0]) if Status(int(scores.status[0])) == Status.OK else None
 
     def with_moves(self, moves: Moves) -> Plan:
         """The plan after moves, as a plan; what was proved holds for it, too."""
         if not moves:
             return self.plan
-        placement, trace = self.moved(moves), self.trace(moves)
-        if not np.isfinite(trace.objective_seconds):
+        found = self._moved.get(moves)
+        if found is None:
+            found = self._moved[moves] = self._placed(self.moved(moves), "by hand")
+            while len(self._moved) > MOST_MOVED:
+                self._moved.popitem(last=False)
+        return found
+
+    def _placed(self, placement: Placement, found_by: str) -> Plan:
+        before, trace = self.plan.solution, simulate(self.plan.problem, placement)
+        seconds = trace.objective_seconds
+        if not np.isfinite(seconds):
             raise BadInput("; ".join(str(one) for one in trace.problems))
-        before, seconds = self.plan.solution, trace.objective_seconds
-        step = Improvement(before.elapsed_seconds, before.evaluations, seconds, before.bound_seconds, "by hand")
+        step = Improvement(before.elapsed_seconds, before.evaluations, seconds, before.bound_seconds, found_by)
         solution = replace(
-            before, placement=placement, objective_seconds=seconds, found_by="by hand", trail=(*before.trail, step),
+            before, placement=placement, objective_seconds=seconds, found_by=found_by, trail=(*before.trail, step),
             bound_seconds=min(before.bound_seconds, seconds), stopped_by="",
             interrupted=False,
         )  # fmt: skip
-        return replace(self.plan, solution=solution)
+        return replace(self.plan, solution=solution).traced(trace)
+
+    def moved_bytes(self, moves: Moves) -> bytes:
+        """What moves change in the view, for a page that has the rest."""
+        return moved_view(self.basis, self.with_moves(moves)).as_bytes()
+
+    def later_bytes(self, moves: Moves) -> bytes:
+        """What takes longer."""
+        return later_view(self.basis, self.with_moves(moves), moves_seconds=LATER_SECONDS).as_bytes()
 
     def case(self, sets: object) -> dict[str, Any]:
         """The same placement in other circumstances, as `stead what-if` says it."""
+        from stead.placing.size_curves import is_readable
+        from stead.placing.what_if import SIZES, Changes, cases_of
+
         if not isinstance(sets, list) or not sets or not all(isinstance(one, str) for one in sets) or len(sets) > 64:
             raise BadInput('changes are a list of texts such as "3060.bandwidth=2x"')
+        if any(one.partition("=")[0].strip() in SIZES for one in sets) and not is_readable(self.plan, zoo_only=True):
+            raise BadInput("only models of the zoo are read again here; `stead what-if` in a shell reads any")
         (case,) = cases_of(self.plan, Changes(sets=tuple(sets)))
         now = self.plan.solution.objective_seconds
         change = None if case.seconds is None else case.seconds - now

@@ -67,11 +67,11 @@ class Store:
     def add_job(self, verb: str, request: Mapping[str, Any]) -> str:
         """A job that waits for its turn."""
         name = secrets.token_hex(6)
+        (self.home / "jobs" / name).mkdir(mode=0o700)  # first: a row that is there may be begun at once
         self._run(
             "INSERT INTO jobs(id, verb, state, request, created) VALUES(?, ?, 'queued', ?, ?)",
             name, verb, json.dumps(request), time.time(),
         )  # fmt: skip
-        (self.home / "jobs" / name).mkdir(mode=0o700)
         self.tell_job(name)
         return name
 

@@ -19,7 +19,9 @@ export async function compareScreen(root, a = '', b = '') {
   const place = /** @type {HTMLElement} */ (root.querySelector('[data-part="both"]'));
   try {
     const views = (await Promise.all([first, second].map((one) => bytesOf(`/plans/${one.id}/view`)))).map(decodeView);
-    /** @type {any} */ (window).stead = mount(place, views, {names: [first.name, second.name === first.name ? `${second.name} (second)` : second.name]});
+    const mounted = mount(place, views, {names: [first.name, second.name === first.name ? `${second.name} (second)` : second.name]});
+    /** @type {any} */ (window).stead = mounted;
+    return mounted.leave;
   } catch (error) { render(html`<div class="screen"><section class="card wide">${trouble(error)}</section></div>`, place); }
   return undefined;
 }

@@ -2,7 +2,7 @@
 // The cluster as cards and as the text of --devices, in both directions: the text is what is sent, cards edit its parts.
 
 import {html, nothing} from 'lit-html';
-import {bytes} from 'stead/units';
+import {bytes, seconds} from 'stead/units';
 
 /** @typedef {{count: number, name: string, memory: string, wiring: string}} Part  one card: "2x 3090 24GB @ pcie3x8" */
 
@@ -31,6 +31,7 @@ export function clusterEditor(text, checked, catalogue, set) {
       <label class="field">link <input type="text" .value=${part.wiring} placeholder="usual" @change=${(/** @type {any} */ e) => change(i, {wiring: e.target.value.trim()})}></label></div></div>`)}</div>
     <div class="line"><label class="field grow">add <select aria-label="Add a device" @change=${(/** @type {any} */ e) => { if (e.target.value) set(textOf([...parts, {count: 1, name: e.target.value, memory: '', wiring: ''}])); e.target.value = ''; }}>
       <option value="">a device of the catalogue…</option>${catalogue.map((one) => html`<option value=${one.name}>${one.name}${one.memory_bytes ? ` (${bytes(one.memory_bytes)})` : ''}</option>`)}</select></label></div>
+    ${checked?.links?.length && checked.devices.length <= 8 ? linkMatrix(checked) : nothing}
     ${checked?.said ? html`<details><summary class="soft">how this is understood</summary>${checked.said.map((/** @type {string} */ line) => html`<p class="soft">${line}</p>`)}</details>` : nothing}`;
 }
 
@@ -38,4 +39,13 @@ export function clusterEditor(text, checked, catalogue, set) {
 function usual(checked, part) {
   const found = checked?.devices?.find((/** @type {any} */ d) => d.name === part.name || d.name.startsWith(`${part.name}:`));
   return found ? bytes(found.memory_bytes) : '';
+}
+
+/** What links carry: rows send, columns receive. @param {any} checked */
+function linkMatrix(checked) {
+  /** @type {{name: string}[]} */
+  const devices = checked.devices, letter = (/** @type {number} */ i) => String.fromCharCode(65 + i);
+  /** @type {{source: string, target: string, bytes_per_second: number | null, latency_seconds: number}[]} */
+  const found = checked.links, one = (/** @type {string} */ a, /** @type {string} */ b) => found.find((link) => link.source === a && link.target === b);
+  return html`<details id="links"><summary class="soft">links: ${found.length} one-way</summary><div class="scroll"><table class="matrix"><thead><tr><th>from ↓ to →</th>${devices.map((_, i) => html`<th>${letter(i)}</th>`)}</tr></thead><tbody>${devices.map((a, i) => html`<tr><th scope="row">${letter(i)} ${a.name}</th>${devices.map((b) => { const link = one(a.name, b.name); return html`<td class="num">${link ? html`${link.bytes_per_second === null ? 'unlimited' : `${bytes(link.bytes_per_second)}/s`}<br><span class="soft">${seconds(link.latency_seconds)}</span>` : ''}</td>`; })}</tr>`)}</tbody></table></div></details>`;
 }

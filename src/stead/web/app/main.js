@@ -6,23 +6,25 @@ import {compareScreen} from 'app/beside';
 import {jobsScreen} from 'app/jobs';
 import {placeScreen} from 'app/place';
 import {planScreen, plansScreen} from 'app/plan';
+import {runsScreen} from 'app/runs';
 import {solvingScreen} from 'app/solving';
 import {trouble} from 'app/parts';
 
-/** @type {Record<string, (root: HTMLElement, ...rest: string[]) => Promise<void | (() => void)>>} */
-const SCREENS = {place: placeScreen, solving: solvingScreen, plan: planScreen, plans: plansScreen, compare: compareScreen, jobs: jobsScreen};
-const HEAVY = new Set(['plan', 'compare']); // their pictures listen to the whole page: leaving them loads it anew
+/** @typedef {{(): void, update?: (...rest: string[]) => boolean}} Left  ends a screen; what `update` takes over needs no new one */
+
+/** @type {Record<string, (root: HTMLElement, ...rest: string[]) => Promise<void | Left>>} */
+const SCREENS = {place: placeScreen, solving: solvingScreen, plan: planScreen, plans: plansScreen, compare: compareScreen, runs: runsScreen, jobs: jobsScreen};
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
-/** @type {void | (() => void)} */
-let leave;
+/** @type {void | Left} */
+let left;
 let shown = '';
 let turn = 0;
 
 async function go() {
   const [name = 'place', ...rest] = location.hash.replace(/^#\/?/, '').split('/').filter(Boolean).map(decodeURIComponent);
-  if (HEAVY.has(shown)) { location.reload(); return; }
-  leave?.();
-  leave = undefined;
+  if (left && name === shown && left.update?.(...rest)) return;
+  left?.();
+  left = undefined;
   shown = name;
   const mine = ++turn;
   for (const link of document.querySelectorAll('nav a')) {
@@ -33,8 +35,8 @@ async function go() {
   root.replaceChildren(fresh);
   render(html`<p class="card wait" role="status">Loading…</p>`, fresh);
   try {
-    const left = await (SCREENS[name] ?? placeScreen)(fresh, ...rest);
-    if (mine === turn) leave = left; else left?.();
+    const made = await (SCREENS[name] ?? placeScreen)(fresh, ...rest);
+    if (mine === turn) left = made; else made?.();
   } catch (error) {
     if (mine === turn) render(html`<div class="screen"><section class="card wide">${trouble(error)}<p><a href="#/place">Place a model</a></p></section></div>`, fresh);
   }

@@ -9,9 +9,9 @@ import {bytes, change, counted, percent, seconds} from 'stead/units';
 
 /**
  * @param {HTMLElement} bar @param {any} mounted @param {any} view @param {string} plan @param {any[]} moves
- * @param {{apply: (moves: [number, number][]) => void, pin: (moves: [number, number][]) => void, save: (moves: [number, number][]) => void}} acts
+ * @param {AbortSignal} signal @param {{apply: (moves: [number, number][]) => void, pin: (moves: [number, number][]) => void, save: (moves: [number, number][]) => void}} acts
  */
-export function moving(bar, mounted, view, plan, moves, acts) {
+export function moving(bar, mounted, view, plan, moves, signal, acts) {
   const {store, graph} = mounted, devices = view.head.devices;
   /** @type {any} */
   const state = {scored: null, hovered: null, error: null, busy: false};
@@ -44,13 +44,13 @@ export function moving(bar, mounted, view, plan, moves, acts) {
   const clear = () => { state.hovered = null; drawn(); };
   store.listen((/** @type {any} */ changed) => { if ('box' in changed) { state.hovered = null; drawn(); } });
   if (moves.length) ask(moves).then((found) => { state.scored = found; drawn(); }, (error) => { state.error = error; drawn(); });
-  drag(graph, view, hover, clear, apply);
+  drag(graph, view, signal, hover, clear, apply);
   document.addEventListener('keydown', (e) => {
     if (e.target instanceof HTMLInputElement || e.ctrlKey || e.metaKey || e.altKey) return;
     const d = e.shiftKey ? devices.findIndex((/** @type {any} */ one) => one.letter === e.key) : -1;
     if (d >= 0 && store.state.box > 0) apply(store.state.box, d);
     else if (e.key === 'u' && moves.length) acts.apply(moves.slice(0, -1));
-  });
+  }, {signal});
   drawn();
 }
 
@@ -64,11 +64,11 @@ function deviceAt(x, y, view) {
   return shown[[...(card.parentElement?.children ?? [])].indexOf(card)]?.i ?? -1;
 }
 
-/** @param {any} graph @param {any} view @param {(at: any) => void} hover @param {() => void} clear @param {(box: number, device: number) => void} apply */
-function drag(graph, view, hover, clear, apply) {
+/** @param {any} graph @param {any} view @param {AbortSignal} signal @param {(at: any) => void} hover @param {() => void} clear @param {(box: number, device: number) => void} apply */
+function drag(graph, view, signal, hover, clear, apply) {
   /** @type {{box: number, x: number, y: number, ghost: HTMLElement | null, device: number} | null} */
   let held = null;
-  graph.canvas.addEventListener('pointerdown', (/** @type {PointerEvent} */ e) => { const box = graph.hit(e); if (box > 0 && e.button === 0 && e.pointerType !== 'touch') held = {box, x: e.clientX, y: e.clientY, ghost: null, device: -1}; });
+  graph.canvas.addEventListener('pointerdown', (/** @type {PointerEvent} */ e) => { const box = graph.hit(e); if (box > 0 && e.button === 0 && e.pointerType !== 'touch') held = {box, x: e.clientX, y: e.clientY, ghost: null, device: -1}; }, {signal});
   window.addEventListener('pointermove', (e) => {
     if (!held || (!held.ghost && Math.hypot(e.clientX - held.x, e.clientY - held.y) < 6)) return;
     if (!held.ghost) { held.ghost = document.createElement('div'); held.ghost.className = 'ghost'; held.ghost.textContent = view.boxes[held.box].path; document.body.append(held.ghost); }
@@ -76,7 +76,7 @@ function drag(graph, view, hover, clear, apply) {
     held.ghost.style.top = `${e.clientY + 12}px`;
     const device = deviceAt(e.clientX, e.clientY, view);
     if (device !== held.device) { held.device = device; if (device >= 0) hover({box: held.box, device}); else clear(); }
-  });
+  }, {signal});
   window.addEventListener('pointerup', (e) => {
     const one = held;
     held = null;
@@ -85,5 +85,5 @@ function drag(graph, view, hover, clear, apply) {
     const device = deviceAt(e.clientX, e.clientY, view);
     for (const card of document.querySelectorAll('.dev.target')) card.classList.remove('target');
     if (device >= 0) apply(one.box, device); else clear();
-  });
+  }, {signal});
 }

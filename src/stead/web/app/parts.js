@@ -19,7 +19,7 @@ export const gapOf = (value, bound) => (value && bound ? Math.max(0, 1 - bound /
 
 /** Steps of value and bound over time. @param {{t: number, value: number | null, bound: number | null}[]} points @param {number} end */
 export function steps(points, end) {
-  const W = Math.max(300, Math.min(1120, document.documentElement.clientWidth - 64)), H = 230, L = 64, R = 12, T = 12, B = 26;
+  const W = Math.max(300, Math.min(1384, document.documentElement.clientWidth - 64)), H = 230, L = 64, R = 12, T = 12, B = 26;
   const known = points.filter((p) => p.value !== null || p.bound !== null);
   if (!known.length) return html`<p class="soft">Nothing has been found yet.</p>`;
   const values = known.flatMap((p) => [p.value, p.bound]).filter((v) => v !== null).map(Number);

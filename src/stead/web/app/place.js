@@ -99,7 +99,13 @@ function model(info, state, acts) {
     <div class="line">${['batch', 'context'].map((key) => html`<label class="field">${key} <input type="number" min="1" .value=${state[key]} @change=${(/** @type {any} */ e) => { acts.set({[key]: e.target.value}); acts.again(); }}></label>`)}
       <label class="field">phase <select @change=${(/** @type {any} */ e) => { acts.set({phase: e.target.value}); acts.again(); }}>${['', 'infer', 'prefill', 'decode', 'train'].map((one) => html`<option value=${one} ?selected=${one === state.phase}>${one || 'usual'}</option>`)}</select></label></div>
     ${state.reading ? html`<p role="status" class="soft">Reading…</p>` : nothing}${state.errors.model ? trouble(state.errors.model) : nothing}
-    ${facts ? html`<dl class="facts" id="facts"><div><dt>operators</dt><dd>${count(facts.operators)}</dd></div><div><dt>weights</dt><dd>${bytes(facts.weight_bytes)}</dd></div>${facts.kv_bytes ? html`<div><dt>KV cache</dt><dd>${bytes(facts.kv_bytes)}</dd></div>` : nothing}<div><dt>work</dt><dd>${(facts.flops / 1e9).toPrecision(3)} GFLOP</dd></div></dl>${facts.notes.map((/** @type {string} */ note) => html`<p class="soft">${note}</p>`)}` : nothing}</section>`;
+    ${facts ? html`<dl class="facts" id="facts"><div><dt>operators</dt><dd>${count(facts.operators)}</dd></div><div><dt>weights</dt><dd>${bytes(facts.weight_bytes)}</dd></div>${facts.kv_bytes ? html`<div><dt>KV cache</dt><dd>${bytes(facts.kv_bytes)}</dd></div>` : nothing}<div><dt>work</dt><dd>${work(facts.flops)}</dd></div></dl>${facts.notes.map((/** @type {string} */ note) => html`<p class="soft">${note}</p>`)}` : nothing}</section>`;
+}
+
+/** Floating-point operations, with a unit that leaves few digits. @param {number} flops */
+function work(flops) {
+  const [unit, scale] = /** @type {[string, number]} */ ([['PFLOP', 1e15], ['TFLOP', 1e12], ['GFLOP', 1e9]].find(([, least]) => flops >= Number(least)) ?? ['MFLOP', 1e6]);
+  return `${Number((flops / scale).toPrecision(3))} ${unit}`;
 }
 
 /** Memory of every device for the trivial rules. @param {any} state */

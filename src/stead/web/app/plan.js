@@ -5,11 +5,13 @@ import {html, nothing, render} from 'lit-html';
 import {bytesOf, get, post, remove} from 'app/api';
 import {moving} from 'app/moving';
 import {gapText, trouble} from 'app/parts';
+import {asBefore, viewOver} from 'app/patched';
 import {whatIf} from 'app/whatif';
 import {decodeView} from 'stead/data';
 import {mount} from 'stead/report';
 import {seconds} from 'stead/units';
 
+const LATER = 300; // milliseconds without another move before what takes longer is asked for
 const TARGETS = ['trace', 'dot', 'hf', 'llama', 'vllm', 'megatron', 'torchtitan', 'openvino', 'ort'];
 
 /** @param {string} text @returns {[number, number][]} */
@@ -19,8 +21,7 @@ const movesText = (moves) => moves.map(([box, device]) => `${box}-${device}`).jo
 
 /** @param {HTMLElement} root @param {string} name @param {string} [given] */
 export async function planScreen(root, name, given = '') {
-  const moves = movesFrom(given), plan = await get(`/plans/${name}`);
-  const view = decodeView(moves.length ? await bytesOf(`/plans/${name}/trace`, {moves}) : await bytesOf(`/plans/${name}/view`));
+  const [plan, packed] = await Promise.all([get(`/plans/${name}`), bytesOf(`/plans/${name}/view`)]), base = decodeView(packed);
   /** @type {unknown} */
   let problem = null;
   render(html`<div class="planhead" data-part="head"></div><div class="whatif"></div><div data-part="plan"></div><div class="moves" aria-label="Moves by hand"></div>`, root);
@@ -36,19 +37,45 @@ export async function planScreen(root, name, given = '') {
     link.click();
     URL.revokeObjectURL(link.href);
   });
-  head();
-  const mounted = mount(find('[data-part="plan"]'), [view]);
-  /** @type {any} */ (window).stead = mounted;
-  moving(find('.moves'), mounted, view, name, moves, {
-    apply: (next) => { location.hash = `#/plan/${name}${next.length ? `/${movesText(next)}` : ''}`; },
-    save: (list) => attempt(async () => { location.hash = `#/plan/${(await post(`/plans/${name}/save`, {moves: list, name: `${plan.name}, moved`})).plan}`; }),
-    pin: (list) => attempt(async () => {
-      const pin = list.map(([box, device]) => `${view.boxes[box].path}=${view.head.devices[device].name}`);
+  const acts = {
+    apply: (/** @type {[number, number][]} */ next) => { location.hash = `#/plan/${name}${next.length ? `/${movesText(next)}` : ''}`; },
+    save: (/** @type {[number, number][]} */ list) => attempt(async () => { location.hash = `#/plan/${(await post(`/plans/${name}/save`, {moves: list, name: `${plan.name}, moved`})).plan}`; }),
+    pin: (/** @type {[number, number][]} */ list) => attempt(async () => {
+      const pin = list.map(([box, device]) => `${base.boxes[box].path}=${base.head.devices[device].name}`);
       location.hash = `#/solving/${(await post('/jobs', {verb: 'place', ...(await question(plan)), pin, plan: name})).job}`;
     }),
-  });
-  if (!moves.length) whatIf(find('.whatif'), plan);
-  return undefined;
+  };
+  /** @type {ReturnType<typeof mount> | null} */
+  let mounted = null;
+  let ending = new AbortController(), turn = 0, later = 0;
+  /** Show the plan after moves, from where one looks now. @param {import('stead/data').View} view @param {[number, number][]} moves */
+  const show = (view, moves) => {
+    mounted?.leave();
+    ending.abort();
+    ending = new AbortController();
+    mounted = mount(find('[data-part="plan"]'), [view], {look: asBefore(mounted)});
+    /** @type {any} */ (window).stead = mounted;
+    moving(find('.moves'), mounted, view, name, moves, ending.signal, acts);
+    if (moves.length) render(nothing, find('.whatif')); else whatIf(find('.whatif'), plan);
+  };
+  const follow = async (/** @type {import('stead/data').View} */ view, /** @type {[number, number][]} */ moves, /** @type {number} */ mine) => {
+    const more = await bytesOf(`/plans/${name}/later`, {moves});
+    while (mine === turn && document.querySelector('.ghost')) await new Promise((done) => setTimeout(done, 200)); // something is being dragged
+    if (mine === turn) show(viewOver(view, more), moves);
+  };
+  const go = async (/** @type {string} */ text) => {
+    const moves = movesFrom(text), mine = ++turn;
+    clearTimeout(later);
+    if (!moves.length) { show(base, moves); return; }
+    const view = viewOver(base, await bytesOf(`/plans/${name}/trace`, {moves}));
+    if (mine !== turn) return;
+    show(view, moves);
+    later = window.setTimeout(() => attempt(() => follow(view, moves, mine)), LATER);
+  };
+  head();
+  await go(given);
+  const leave = () => { turn++; clearTimeout(later); mounted?.leave(); ending.abort(); };
+  return Object.assign(leave, {update: (/** @type {string} */ other, text = '') => { if (other === name) attempt(() => go(text)); return other === name; }});
 }
 
 /** What was asked when the plan was made. @param {any} plan */

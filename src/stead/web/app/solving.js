@@ -2,8 +2,10 @@
 // Solving: value, bound and gap while a job runs; what it found is shown as soon as it ends.
 
 import {html, nothing, render} from 'lit-html';
-import {get, hear, post} from 'app/api';
+import {bytesOf, get, hear, post} from 'app/api';
 import {clock, gapOf, gapText, steps, trouble} from 'app/parts';
+import {asBefore, viewOver} from 'app/patched';
+import {mount} from 'stead/report';
 import {count, seconds} from 'stead/units';
 
 const OVER = ['done', 'stopped', 'failed', 'lost'];
@@ -34,8 +36,9 @@ export async function solvingScreen(root, name) {
     if (over) location.replace(job.verb === 'what-if' && job.request.from ? `#/compare/${job.request.from}/${job.plans[0]}` : `#/plan/${job.plans[0]}`);
     else drawn();
   };
-  const ticking = setInterval(() => drawn(), 1000);
-  const leave = () => { deaf(); clearInterval(ticking); };
+  const show = picture(name, () => /** @type {HTMLElement | null} */ (root.querySelector('[data-part="picture"]')));
+  const ticking = setInterval(() => { drawn(); if (state.objective !== null && job.state === 'running') show(); }, 1000);
+  const leave = () => { deaf(); clearInterval(ticking); show.leave(); };
   listen = (event) => {
     if (event.id <= job.last) return; // it is in what was fetched
     take(state, event);
@@ -45,6 +48,31 @@ export async function solvingScreen(root, name) {
   for (const event of early) listen(event);
   drawn();
   return leave;
+}
+
+/** The best placement so far as a picture: whole at first, then what later ones change. @param {string} name @param {() => HTMLElement | null} host */
+function picture(name, host) {
+  /** @type {import('stead/data').View | null} */
+  let base = null;
+  /** @type {ReturnType<typeof mount> | null} */
+  let mounted = null;
+  let had = {base: '', count: -1}, busy = false, over = false;
+  const show = async () => {
+    if (busy || over) return;
+    busy = true;
+    try {
+      const data = await bytesOf(`/jobs/${name}/picture?base=${had.base}&have=${had.count}`), place = host();
+      if (!data.byteLength || over || !place) return;
+      const view = viewOver(base, data);
+      if (!view.head.patch) base = view;
+      had = view.head.picture;
+      mounted?.leave();
+      mounted = mount(place, [view], {look: asBefore(mounted), live: true});
+      /** @type {any} */ (window).stead = mounted;
+    } catch (error) { console.error(error); } finally { busy = false; }
+    if (had.count < 0 && base) show();
+  };
+  return Object.assign(show, {leave: () => { over = true; mounted?.leave(); }});
 }
 
 const fresh = () => ({points: [], rules: new Map(), step: '', objective: null, bound: null, boundName: '', scope: '', by: '', evaluations: 0, goal: '', unit: 'step', limit: 0, t0: 0});
@@ -69,7 +97,7 @@ function take(state, event) {
 function screen(job, state, problem, act) {
   const now = job.started ? Math.max(0, (OVER.includes(job.state) && job.ended ? job.ended : Date.now() / 1000) - job.started) : 0, gap = gapOf(state.objective, state.bound);
   const rules = [...state.rules.values()], valued = rules.filter((r) => r.objective !== null).sort((a, b) => a.objective - b.objective), without = rules.filter((r) => r.objective === null);
-  return html`<div class="screen">
+  return html`<div class="screen broad">
     <section class="card wide" aria-label="Search"><h2><span>${job.request.title ?? job.verb} <span class="soft">on ${job.request.devices ?? ''}</span></span><span class="soft">${clock(now)}${state.limit && job.state === 'running' ? ` of ${clock(state.limit)}` : ''}</span></h2>
       ${problem ? trouble(problem) : nothing}
       ${job.state === 'queued' ? html`<p role="status">Waiting for its turn: other jobs run.</p>` : nothing}
@@ -81,6 +109,7 @@ function screen(job, state, problem, act) {
         ${steps(state.points, now)}
         <div class="line"><span class="soft grow">${job.state === 'stopping' ? 'Stopping; the best is kept.' : state.step ? `now: ${state.step}` : 'reading the model'}</span>
         ${job.state === 'running' || job.state === 'queued' ? html`<button id="stop" @click=${() => act('stop')}>Stop and keep the best</button>` : nothing}</div>`}</section>
+  </div><div data-part="picture" class="picture" aria-label="The best plan so far"></div><div class="screen broad">
     <section class="card" aria-label="Simple rules"><h2>Simple rules</h2><table class="list"><tbody>${valued.map((r) => html`<tr><td>${r.name}</td><td class="num">${seconds(r.objective)}</td></tr>`)}</tbody></table>
       ${without.length ? html`<details><summary class="soft">${count(without.length)} do not work</summary>${without.map((r) => html`<p class="soft"><b>${r.name}</b>: ${r.reason}</p>`)}</details>` : nothing}</section>
     <section class="card" aria-label="Command"><h2>The same in a shell</h2><pre>${job.command.map((/** @type {string} */ part) => (/^[\w:./=,@%+-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`)).join(' ')}</pre></section>

@@ -14,7 +14,7 @@ const swatch = (d) => html`<span class="swatch d${d % 8} ${d > 7 ? 'hatched' : '
 /** A device by colour, letter and name. @param {any} device @param {number} d */
 export const deviceName = (device, d) => html`<span class="device">${swatch(d)}<b>${device.letter}</b> ${device.name}</span>`;
 
-/** @param {any} head */
+/** @param {import('stead/data').Head} head */
 export function verdict(head) {
   const {verdict: found, devices} = head, state = STATES[found.state];
   return html`
@@ -31,9 +31,9 @@ export function verdict(head) {
     ${head.value === null ? nothing : bullet(head)}`;
 }
 
-/** The plan on one line with its bound and every rule. @param {any} head */
+/** The plan on one line with its bound and every rule. @param {import('stead/data').Head} head */
 function bullet(head) {
-  const rules = head.rules.filter((/** @type {any} */ rule) => rule.seconds !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => a.seconds - b.seconds);
+  const rules = head.rules.filter((rule) => rule.seconds !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => a.seconds - b.seconds);
   const best = rules[0], worst = rules[rules.length - 1], top = Math.max(head.value, worst?.seconds ?? 0) * 1.02, at = (/** @type {number} */ s) => `${((s / top) * 100).toFixed(2)}%`;
   return html`<div class="bullet" role="img" aria-label=${`This plan takes ${seconds(head.value)}${head.bound ? `, no placement is below ${seconds(head.bound.seconds)}` : ''}${best ? `, the best rule takes ${seconds(best.seconds)}, the worst ${seconds(worst.seconds)}` : ''}.`}>
     <div class="track"><div class="plan" .style=${`width:${at(head.value)}`}></div>
@@ -47,7 +47,7 @@ function bullet(head) {
 
 /** Cards of devices: busy share, and memory as weights, caches and activations. @param {import('stead/data').View} view @param {import('stead/state').Store} store */
 export function devices(view, store) {
-  const {head} = view, shown = head.devices.map((/** @type {any} */ device, /** @type {number} */ d) => ({device, d})).filter((/** @type {any} */ one) => one.device.operators || head.devices.length <= 6);
+  const {head} = view, shown = head.devices.map((device, d) => ({device, d})).filter((/** @type {any} */ one) => one.device.operators || head.devices.length <= 6);
   return html`<div class="devices">${shown.map((/** @type {any} */ {device, d}) => {
     const limit = device.limit ?? device.peak ?? 1, over = device.limit !== null && device.peak > device.limit, part = (/** @type {number} */ b) => `width:${Math.min(100, (b / Math.max(limit, 1)) * 100).toFixed(2)}%`;
     return html`<div class="dev"><p>${deviceName(device, d)} <span class="soft">${device.model}</span></p>
@@ -67,9 +67,9 @@ function peak(device, d) {
     <p class="soft">The ten largest blocks.</p></div>`;
 }
 
-/** Rules beside the plan: those within half a percent share a row that can be opened; those that do not work come last. @param {any} head */
+/** Rules beside the plan: those within half a percent share a row that can be opened; those that do not work come last. @param {import('stead/data').Head} head */
 export function rules(head) {
-  const valued = head.rules.filter((/** @type {any} */ rule) => rule.seconds !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => a.seconds - b.seconds);
+  const valued = head.rules.filter((rule) => rule.seconds !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => a.seconds - b.seconds);
   /** @type {{seconds: number, rules: any[]}[]} */
   const groups = [];
   for (const rule of valued) {
@@ -90,5 +90,5 @@ export function rules(head) {
     })}
     ${[...refused].map(([reason, names]) => html`<div class="row refused"><span class="name">${names.join(', ')}</span><span class="soft">${reason}</span></div>`)}
   </div>${head.rules.length ? nothing : html`<p class="soft">No simple rule was run beside this plan.</p>`}
-  <p class="soft">${count(head.evaluations)} placements were simulated by ${head.solver}${head.found_by && head.found_by !== head.solver ? ` (found by ${head.found_by})` : ''}.</p>`;
+  <p class="soft">${count(head.evaluations)} placements were simulated by ${head.solver}${head.found_by && head.found_by !== head.solver ? ` (${head.found_by.startsWith('by ') ? 'placed' : 'found by'} ${head.found_by})` : ''}.</p>`;
 }

@@ -11,7 +11,8 @@ export const VERSION = 1;
  *   ops: number, crit: number, slack: number, weights: number, out: number, begin: number, end: number, seconds: Float32Array,
  *   total: number, open: boolean, run: boolean}} Box
  * @typedef {{source: number, target: number, bytes: number, cross: number}} Edge
- * @typedef {{head: any, col: Record<string, any>, unit: number, end: number, lanes: Lane[], boxes: Box[], edges: Edge[]}} View
+ * @typedef {{devices: any[], rules: any[], exports: any[], links: any[], [name: string]: any}} Head
+ * @typedef {{head: Head, col: Record<string, any>, unit: number, end: number, lanes: Lane[], boxes: Box[], edges: Edge[]}} View
  */
 
 const TYPES = {u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, d4: Uint32Array};
@@ -26,6 +27,12 @@ export async function fromBase64(text) {
 
 /** A view from its bytes. @param {ArrayBuffer} buffer @returns {View} */
 export function decodeView(buffer) {
+  const {head, col} = unpacked(buffer);
+  return assembled(head, col);
+}
+
+/** @param {ArrayBuffer} buffer */
+export function unpacked(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
   if (head.view !== VERSION) throw new Error(`This is a view of version ${head.view}, and version ${VERSION} is read: write it anew.`);
@@ -37,6 +44,11 @@ export function decodeView(buffer) {
     else col[name] = new TYPES[/** @type {'u1'} */ (type)](buffer, at, items);
     if (type === 'd4') for (let i = 1, a = col[name]; i < items; i++) a[i] += a[i - 1];
   }
+  return {head, col};
+}
+
+/** @param {any} head @param {Record<string, any>} col @returns {View} */
+export function assembled(head, col) {
   const unit = head.unit_ticks * 1e-12;
   return {head, col, unit, end: head.span_seconds / unit, lanes: lanesOf(head, col), boxes: boxesOf(head, col), edges: edgesOf(col)};
 }
@@ -45,7 +57,7 @@ export function decodeView(buffer) {
 function lazily(target, name, make) {
   Object.defineProperty(target, name, {enumerable: true, configurable: true, get() {
     const value = make();
-    Object.defineProperty(target, name, {enumerable: true, value});
+    Object.defineProperty(target, name, {enumerable: true, configurable: true, value});
     return value;
   }});
 }

@@ -12,7 +12,7 @@ const NARROW = 96, BROAD = 190, H = 22, GX = 10, GY = 11, PAD = 8, HEAD = 19;
 export class Graph {
   /**
    * @param {HTMLElement} scroller @param {HTMLCanvasElement} canvas @param {HTMLElement} spacer @param {import('stead/state').Store} store
-   * @param {{tip: (e: PointerEvent | null, lines: string[]) => void}} host
+   * @param {{tip: (e: PointerEvent | null, lines: string[]) => void, signal: AbortSignal}} host
    */
   constructor(scroller, canvas, spacer, store, host) {
     this.scroller = scroller; this.canvas = canvas; this.spacer = spacer; this.store = store; this.view = store.view; this.host = host;
@@ -248,13 +248,13 @@ export class Graph {
   }
 
   listen() {
-    const {canvas, store} = this;
-    canvas.addEventListener('pointermove', (e) => { const box = this.hit(e); this.host.tip(e, box > 0 ? this.described(box) : []); canvas.style.cursor = box > 0 ? 'pointer' : ''; });
-    canvas.addEventListener('pointerleave', () => this.host.tip(null, []));
-    canvas.addEventListener('click', (e) => { const box = this.hit(e); if (e.detail < 2) store.set({box, slice: -1}); });
-    canvas.addEventListener('dblclick', (e) => { const box = this.hit(e); if (box > 0) store.toggle(box); });
-    this.scroller.addEventListener('scroll', () => this.draw());
-    canvas.addEventListener('keydown', (e) => { if (this.key(e)) { e.preventDefault(); e.stopPropagation(); } });
+    const {canvas, store} = this, {signal} = this.host;
+    canvas.addEventListener('pointermove', (e) => { const box = this.hit(e); this.host.tip(e, box > 0 ? this.described(box) : []); canvas.style.cursor = box > 0 ? 'pointer' : ''; }, {signal});
+    canvas.addEventListener('pointerleave', () => this.host.tip(null, []), {signal});
+    canvas.addEventListener('click', (e) => { const box = this.hit(e); if (e.detail < 2) store.set({box, slice: -1}); }, {signal});
+    canvas.addEventListener('dblclick', (e) => { const box = this.hit(e); if (box > 0) store.toggle(box); }, {signal});
+    this.scroller.addEventListener('scroll', () => this.draw(), {signal});
+    canvas.addEventListener('keydown', (e) => { if (this.key(e)) { e.preventDefault(); e.stopPropagation(); } }, {signal});
   }
 
   /** @param {KeyboardEvent} e */

@@ -22,7 +22,7 @@ export function inspector(view, store, go) {
     ${slice >= 0 ? html`<p>Operator <b class="name">${col.names[col.op[slice]]}</b> <span class="soft">${[col.kinds[col.kind[slice]], head.devices[col.dev[slice]].name, `${seconds(col.dur[slice] * unit)} from ${seconds(col.start[slice] * unit)}`, col.flags[slice] & 1 ? 'on the critical path' : ''].filter(Boolean).join(' · ')}</span></p>` : nothing}
     <p class="soft">${counted(box.ops, 'operator')} · ${seconds(box.total)} of work${head.timed ? `, ${seconds(box.crit)} of it on the critical path · runs ${seconds(box.begin * unit)} to ${seconds(box.end * unit)}` : ''} · weights ${bytes(box.weights)}${Number.isNaN(box.slack) ? '' : ` · can be ${seconds(box.slack)} late`}</p>
     <table><thead><tr><th>if all of it stood on</th><th>now there</th><th>whole ${head.unit}</th><th>change</th><th>why</th></tr></thead><tbody>
-      ${head.devices.map((/** @type {any} */ device, /** @type {number} */ d) => {
+      ${head.devices.map((device, d) => {
         const outcome = outcomes?.[d], difference = outcome && outcome[0] !== null && head.value !== null ? outcome[0] - head.value : null;
         return html`<tr><td>${deviceName(device, d)}</td><td class="num">${percent(box.seconds[d] / work)}</td>
           <td class="num">${!outcome ? 'not computed' : outcome[0] === null ? 'does not work' : seconds(outcome[0])}</td>

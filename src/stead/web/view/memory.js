@@ -9,7 +9,7 @@ const NEAR = 0.4; // of the limit: from there on the limit is part of the pictur
 const PARTS = /** @type {const} */ ([['weights', 0.85], ['kv', 0.55], ['act', 0.3]]);
 
 /** Devices whose memory is known. @param {import('stead/data').View} view */
-export const memoryDevices = (view) => view.head.devices.map((/** @type {any} */ _, /** @type {number} */ d) => d).filter((/** @type {number} */ d) => view.col[`m${d}at`]?.length);
+export const memoryDevices = (view) => view.head.devices.map((_, d) => d).filter((/** @type {number} */ d) => view.col[`m${d}at`]?.length);
 
 /** @param {import('stead/lanes').Frame} f @param {number} d @param {number} y @param {number} h */
 export function drawMemory(f, d, y, h) {

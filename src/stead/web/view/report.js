@@ -6,8 +6,9 @@ import {devices, rules, verdict} from 'stead/bars';
 import {compared, movedBoxes} from 'stead/compare';
 import {fromBase64} from 'stead/data';
 import {Graph} from 'stead/graph';
-import {history, sensitivity} from 'stead/history';
+import {history, sensitivity, sizes} from 'stead/history';
 import {inspector} from 'stead/inspector';
+import {links} from 'stead/links';
 import {Camera} from 'stead/scale';
 import {MODES, Store} from 'stead/state';
 import {boxTable, sliceTable} from 'stead/tables';
@@ -20,18 +21,19 @@ const KEYS = [['Tab', 'go from panel to panel'], ['← → ↑ ↓', 'walk boxes
 
 /**
  * Show a plan in `root`; with a second view, both beside each other.
- * @param {HTMLElement} root @param {import('stead/data').View[]} views @param {{names?: string[], fragment?: boolean}} [options]
+ * @param {HTMLElement} root @param {import('stead/data').View[]} views @param {{names?: string[], fragment?: boolean, look?: (store: Store, camera: Camera) => void, live?: boolean}} [options]  look: sets selection and zoom at first; live: where and when alone
  */
 export function mount(root, views, options = {}) {
-  const [view, other] = views, store = new Store(view), camera = new Camera(view.end), names = options.names ?? ['this plan', 'the other plan'];
+  const [view, other] = views, store = new Store(view), camera = new Camera(view.end), names = options.names ?? ['this plan', 'the other plan'], ending = new AbortController(), {signal} = ending;
+  options.look?.(store, camera);
   readTheme();
-  render(shell(view, other, names), root);
+  render(options.live ? html`<main class="view live-view">${pictures(undefined, names)}</main>` : shell(view, other, names), root);
   const find = (/** @type {string} */ selector) => /** @type {any} */ (root.querySelector(selector)), part = (/** @type {string} */ name) => find(`[data-part="${name}"]`);
   const tip = tooltip(find('.tip'));
   let waiting = 0;
   const soon = (/** @type {() => void} */ act) => { if (!waiting) waiting = requestAnimationFrame(() => { waiting = 0; act(); }); };
   const moved = () => soon(() => { store.set({t0: camera.t0, t1: camera.t1}); });
-  const timeline = new Timeline(find('#when'), store, camera, {tip, moved}), graph = new Graph(find('.scroller'), find('#where'), find('.spacer'), store, {tip});
+  const timeline = new Timeline(find('#when'), store, camera, {tip, moved, signal}), graph = new Graph(find('.scroller'), find('#where'), find('.spacer'), store, {tip, signal});
   const go = (/** @type {number} */ slice) => {
     if (slice < 0) return;
     const begin = view.col.start[slice], end = begin + view.col.dur[slice];
@@ -45,14 +47,14 @@ export function mount(root, views, options = {}) {
     camera.end = Math.max(view.end, (other.end * other.unit) / view.unit);
     camera.fit();
     const theirs = new Store(other);
-    second = new Timeline(find('#then'), theirs, its, {tip, moved: () => { camera.show((its.t0 * other.unit) / view.unit, (its.t1 * other.unit) / view.unit); moved(); }});
+    second = new Timeline(find('#then'), theirs, its, {tip, moved: () => { camera.show((its.t0 * other.unit) / view.unit, (its.t1 * other.unit) / view.unit); moved(); }, signal});
     theirs.listen(() => second?.draw());
     graph.outlined = new Set(movedBoxes(view, other).map(({box}) => box.index));
   }
   const tables = [boxTable(part('boxes'), graph), sliceTable(part('slices'), timeline, go)];
   const panels = (/** @type {any} */ changed) => {
     render(devices(view, store), part('devices'));
-    render(inspector(view, store, go), part('why'));
+    if (!options.live) render(inspector(view, store, go), part('why'));
     if (!changed || 'mode' in changed || 'dim' in changed) render(controls(store, camera, moved), part('controls'));
     if (!changed || 'mode' in changed) render(modes(store), part('modes'));
     for (const table of tables) if (table.isOpen) table.draw();
@@ -76,12 +78,12 @@ export function mount(root, views, options = {}) {
   render(html`${timeline.summary()} ${view.head.timed ? '' : 'There is no time line for this objective: every device shows its own operators in a row.'}`, part('when-said'));
   render(graph.summary(), part('where-said'));
   all();
-  listen(root, store, graph, all);
-  search(find('#search'), part('found'), store, go, graph);
+  listen(root, store, graph, all, signal);
+  search(find('#search'), part('found'), store, go, graph, signal);
   if (other) render(compared(view, other, names, (box) => { store.select(box); graph.reveal(box); }), part('compared'));
   const probe = () => ({lanes: timeline.lanes.length, drawn: timeline.drawn, box: store.state.box, slice: store.state.slice, mode: store.state.mode, path: store.state.box > 0 ? view.boxes[store.state.box].path : '', boxes: graph.order.length,
     t: [camera.t0 / camera.end, camera.t1 / camera.end], outlined: graph.outlined.size, places: graph.order.map((box) => ({box, ...graph.at(box)})), scale: graph.scale, dx: graph.dx, dy: graph.dy, open: store.state.open.size});
-  return {store, camera, graph, timeline, probe, moved, draw: all};
+  return {store, camera, graph, timeline, probe, moved, draw: all, leave: () => { ending.abort(); cancelAnimationFrame(waiting); }};
 }
 
 /** @param {import('stead/data').View} view @param {import('stead/data').View | undefined} other @param {string[]} names */
@@ -89,6 +91,21 @@ function shell(view, other, names) {
   const {head} = view;
   return html`<main class="view">
     <section class="card wide verdict" aria-label="Verdict">${verdict(head)}</section>
+    ${pictures(other, names, html`<section class="card" aria-label="Why" data-part="why"></section>`)}
+    ${other ? html`<section class="card wide" aria-label="Two plans"><h2>${names[0]} and ${names[1]}</h2><div data-part="compared"></div></section>` : nothing}
+    ${head.links?.length ? html`<section class="card wide" aria-label="Links"><h2>What passes between devices</h2>${links(head)}</section>` : nothing}
+    <section class="card wide" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
+    <div class="wide pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${history(head)}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${sizes(head)}</section>` : nothing}</div>
+      <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${sensitivity(head)}</section></div>
+    ${head.exports.length ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
+    <section class="card wide" aria-label="As text">${head.text ? html`<details><summary>As text</summary><pre>${head.text}</pre></details>` : nothing}
+      <p class="soft">${Object.entries(head.provenance).map(([key, value]) => `${key} ${value}`).join(' · ')}</p></section>
+    <dialog class="help"><h2>Keys</h2><table><tbody>${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table><button @click=${(/** @type {any} */ e) => e.target.closest('dialog').close()}>close</button></dialog>
+  </main>`;
+}
+
+/** Where and when, and what stands below. @param {import('stead/data').View | undefined} other @param {string[]} names @param {any} [below] */
+const pictures = (other, names, below = nothing) => html`
     <section class="card where" aria-label="Where"><h2>Where: modules <span data-part="modes"></span></h2>
       <div class="scroller"><canvas id="where" tabindex="0" role="img" aria-label="The model as boxes" aria-describedby="where-said"></canvas><div class="spacer"></div></div>
       <p class="soft said" id="where-said" data-part="where-said"></p>
@@ -99,19 +116,8 @@ function shell(view, other, names) {
         ${other ? html`<h3>${names[0]}</h3>` : nothing}<canvas id="when" tabindex="0" role="img" aria-label="Time line of devices, links and memory" aria-describedby="when-said"></canvas>
         ${other ? html`<h3>${names[1]}</h3><canvas id="then" tabindex="0" role="img" aria-label="Time line of the other plan"></canvas>` : nothing}
         <p class="soft said" id="when-said" data-part="when-said"></p><div data-part="slices"></div></section>
-      <section class="card" aria-label="Why" data-part="why"></section>
-    </div>
-    ${other ? html`<section class="card wide" aria-label="Two plans"><h2>${names[0]} and ${names[1]}</h2><div data-part="compared"></div></section>` : nothing}
-    <section class="card wide" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
-    <div class="wide pair"><section class="card" aria-label="Search"><h2>How the search went</h2>${history(head)}</section>
-      <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${sensitivity(head)}</section></div>
-    ${head.exports.length ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((/** @type {any} */ one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
-    <section class="card wide" aria-label="As text"><details><summary>As text</summary><pre>${head.text}</pre></details>
-      <p class="soft">${Object.entries(head.provenance).map(([key, value]) => `${key} ${value}`).join(' · ')}</p></section>
-    <p class="live" aria-live="polite"></p><div class="tip" role="presentation"></div>
-    <dialog class="help"><h2>Keys</h2><table><tbody>${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table><button @click=${(/** @type {any} */ e) => e.target.closest('dialog').close()}>close</button></dialog>
-  </main>`;
-}
+      ${below}</div>
+    <p class="live" aria-live="polite"></p><div class="tip" role="presentation"></div>`;
 
 /** @param {Store} store */
 const modes = (store) => html`<span class="seg" role="group" aria-label="Colour by">${MODES.map((mode, i) => html`<button aria-pressed=${store.state.mode === mode} title=${`key ${i + 1}`} @click=${() => store.set({mode})}>${mode}</button>`)}</span>`;
@@ -142,24 +148,26 @@ function tooltip(host) {
   };
 }
 
-/** @param {HTMLElement} root @param {Store} store @param {Graph} graph @param {() => void} all */
-function listen(root, store, graph, all) {
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', all);
-  new ResizeObserver(() => requestAnimationFrame(all)).observe(root);
-  window.addEventListener('beforeprint', () => { setRatio(2); graph.tall = Math.min(graph.height * graph.scale + 16, 900); all(); });
-  window.addEventListener('afterprint', () => { setRatio(0); graph.tall = 0; all(); });
+/** @param {HTMLElement} root @param {Store} store @param {Graph} graph @param {() => void} all @param {AbortSignal} signal */
+function listen(root, store, graph, all, signal) {
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', all, {signal});
+  const sized = new ResizeObserver(() => requestAnimationFrame(() => { if (!signal.aborted) all(); }));
+  sized.observe(root);
+  signal.addEventListener('abort', () => sized.disconnect());
+  window.addEventListener('beforeprint', () => { setRatio(2); graph.tall = Math.min(graph.height * graph.scale + 16, 900); all(); }, {signal});
+  window.addEventListener('afterprint', () => { setRatio(0); graph.tall = 0; all(); }, {signal});
   document.addEventListener('keydown', (e) => {
     const typing = e.target instanceof HTMLInputElement;
     if (e.key === 'Escape') { store.set({box: -1, slice: -1, device: -1}); if (typing) e.target.blur(); return; }
     if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
     if (e.key === '/') { e.preventDefault(); /** @type {HTMLElement} */ (root.querySelector('#search')).focus(); }
-    else if (e.key === '?') /** @type {HTMLDialogElement} */ (root.querySelector('dialog.help')).showModal();
+    else if (e.key === '?') /** @type {HTMLDialogElement | null} */ (root.querySelector('dialog.help'))?.showModal();
     else if (/^[1-5]$/.test(e.key)) store.set({mode: MODES[Number(e.key) - 1]});
-  });
+  }, {signal});
 }
 
-/** Boxes first, then operators; the first few that hold the text. @param {HTMLInputElement} input @param {HTMLElement} found @param {Store} store @param {(slice: number) => void} go @param {Graph} graph */
-function search(input, found, store, go, graph) {
+/** Boxes first, then operators; the first few that hold the text. @param {HTMLInputElement} input @param {HTMLElement} found @param {Store} store @param {(slice: number) => void} go @param {Graph} graph @param {AbortSignal} signal */
+function search(input, found, store, go, graph, signal) {
   const {view} = store;
   const show = () => {
     const text = input.value.trim().toLowerCase();
@@ -172,8 +180,8 @@ function search(input, found, store, go, graph) {
       ${slices.map((i) => html`<li><button class="link" @click=${() => go(i)}>${view.col.names[view.col.op[i]]}</button> <span class="soft">operator</span></li>`)}${boxes.length + slices.length ? nothing : html`<li class="soft">Nothing of ${count(view.head.operators)} operators is called so.</li>`}</ul>`, found);
     return boxes.length ? () => choose(boxes[0].index) : slices.length ? () => go(slices[0]) : null;
   };
-  input.addEventListener('input', show);
-  input.addEventListener('keydown', (e) => { if (e.key === 'Enter') show()?.(); });
+  input.addEventListener('input', show, {signal});
+  input.addEventListener('keydown', (e) => { if (e.key === 'Enter') show()?.(); }, {signal});
 }
 
 /** Start the page that stands in a file. */

@@ -44,9 +44,10 @@ export function boxTable(host, graph) {
 
 /** Operators as they ran; of the selected box, where there is one. @param {HTMLElement} host @param {import('stead/timeline').Timeline} timeline @param {(slice: number) => void} go */
 export function sliceTable(host, timeline, go) {
-  const {view, store} = timeline, {col, unit, head} = view, all = Uint32Array.from(col.op, (_, i) => i).sort((a, b) => col.start[a] - col.start[b]);
-  let of = -2, chosen = all;
+  const {view, store} = timeline, {col, unit, head} = view;
+  let of = -2, all = new Uint32Array(0), chosen = all;
   return new Table(host, 'Operators by start', ['operator', 'device', 'start', 'takes', 'critical'], () => {
+    if (!all.length) all = Uint32Array.from(col.op, (_, i) => i).sort((a, b) => col.start[a] - col.start[b]); // only once somebody reads it
     if (store.state.box !== of) {
       of = store.state.box;
       const within = (/** @type {number} */ i) => { let b = col.box[i]; while (b > of) b = view.boxes[b].parent; return b === of; };

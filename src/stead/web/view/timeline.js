@@ -13,7 +13,7 @@ const OP = 26, LINK = 11, GAP = 3, MEMORY = 54, MOST_LINKS = 24, NONE = 2 ** 32 
 export class Timeline {
   /**
    * @param {HTMLCanvasElement} canvas @param {import('stead/state').Store} store @param {import('stead/scale').Camera} camera
-   * @param {{tip: (e: PointerEvent | null, lines: string[]) => void, moved: () => void}} host
+   * @param {{tip: (e: PointerEvent | null, lines: string[]) => void, moved: () => void, signal: AbortSignal}} host
    */
   constructor(canvas, store, camera, host) {
     this.canvas = canvas; this.store = store; this.view = store.view; this.camera = camera; this.host = host;
@@ -137,7 +137,7 @@ export class Timeline {
   }
 
   listen() {
-    const {canvas, camera, host, store} = this;
+    const {canvas, camera, host, store} = this, {signal} = host;
     /** @type {{x: number, t0: number, far: number} | null} */
     let drag = null;
     const wide = () => Math.max(10, canvas.clientWidth - this.left - 2), at = (/** @type {MouseEvent} */ e) => camera.t0 + ((e.clientX - canvas.getBoundingClientRect().left - this.left) / wide()) * camera.span;
@@ -147,8 +147,8 @@ export class Timeline {
       if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) camera.pan((e.deltaX / wide()) * camera.span);
       else camera.zoom(Math.exp(e.deltaY * 0.0015), at(e));
       host.moved();
-    }, {passive: false});
-    canvas.addEventListener('pointerdown', (e) => { drag = {x: e.clientX, t0: camera.t0, far: 0}; canvas.setPointerCapture(e.pointerId); });
+    }, {passive: false, signal});
+    canvas.addEventListener('pointerdown', (e) => { drag = {x: e.clientX, t0: camera.t0, far: 0}; canvas.setPointerCapture(e.pointerId); }, {signal});
     canvas.addEventListener('pointermove', (e) => {
       if (!drag) {
         const hit = this.hit(e);
@@ -160,18 +160,18 @@ export class Timeline {
       const t0 = drag.t0 + ((drag.x - e.clientX) / wide()) * camera.span;
       camera.show(t0, t0 + camera.span);
       host.moved();
-    });
+    }, {signal});
     canvas.addEventListener('pointerup', (e) => {
       const far = drag?.far ?? 99, hit = far < 4 ? this.hit(e) : null;
       drag = null;
       if (far >= 4) return;
       if (hit?.memory !== undefined) store.set({device: store.state.device === hit.memory ? -1 : hit.memory});
       else store.selectSlice(hit?.lane?.kind === 'op' ? hit.i ?? -1 : -1);
-    });
-    canvas.addEventListener('pointercancel', () => { drag = null; });
-    canvas.addEventListener('pointerleave', () => host.tip(null, []));
-    canvas.addEventListener('dblclick', (e) => { camera.zoom(0.4, at(e)); host.moved(); });
-    canvas.addEventListener('keydown', (e) => { if (this.key(e)) { e.preventDefault(); e.stopPropagation(); } });
+    }, {signal});
+    canvas.addEventListener('pointercancel', () => { drag = null; }, {signal});
+    canvas.addEventListener('pointerleave', () => host.tip(null, []), {signal});
+    canvas.addEventListener('dblclick', (e) => { camera.zoom(0.4, at(e)); host.moved(); }, {signal});
+    canvas.addEventListener('keydown', (e) => { if (this.key(e)) { e.preventDefault(); e.stopPropagation(); } }, {signal});
   }
 
   /** @param {KeyboardEvent} e */
