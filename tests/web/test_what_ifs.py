@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,11 +14,13 @@ from stead.placing.place import place_problem
 from stead.plan import Plan
 from stead.problem import Constraints, Placement, Problem, Throughput
 from stead.report.box_moves import box_moves
+from stead.report.facts import explain_operators
 from stead.report.fold import fold
 from stead.report.sensitivity import FACTORS, sensitivity
 from stead.report.slack import slack_ticks
 from stead.sim import Move, score_moves, simulate
 from stead.solvers import Budget, Solution
+from stead.solvers.build.schedules import Schedule
 from stead.testing import chain3, diamond, two_towers
 from stead.workloads.demo import demo_graph
 
@@ -26,8 +30,8 @@ def given(problem: Problem, devices: list[int]) -> Plan:
     return Plan(problem, Solution(placement, simulate(problem, placement).objective_seconds))
 
 
-def demo_problem() -> Problem:
-    graph, cluster = demo_graph(), cluster_from("3090,3060")[0]
+def demo_problem(devices: str = "3090,3060") -> Problem:
+    graph, cluster = demo_graph(), cluster_from(devices)[0]
     return Problem(graph, cluster, Roofline().costs(graph, cluster))
 
 
@@ -46,6 +50,25 @@ def test_a_move_is_worth_what_the_simulator_says() -> None:
             trace = simulate(problem, Placement(problem, moved, plan.placement.order))
             assert seconds == (trace.objective_seconds if trace.feasible else None)
             assert (reason == "here") == np.array_equal(moved, plan.placement.devices)
+
+
+def test_an_order_that_lists_transfers_is_kept_for_the_operators_of_a_move() -> None:
+    problem = demo_problem("2x A100-80GB")
+    n, k = len(problem.graph), len(problem.cluster)
+    halves = np.repeat(np.array([0, 1], dtype=np.uint8), [n // 2, n - n // 2])
+    schedule = Schedule(halves, np.arange(n, dtype=np.int32), by_reader=True)
+    placement = Placement(problem, halves, schedule.program(problem))
+    plan = Plan(problem, Solution(placement, simulate(problem, placement).objective_seconds))
+    last = n - 1
+    rows = [halves.copy() for _ in range(k)]
+    for d, row in enumerate(rows):
+        row[last] = d
+    scores = score_moves(problem, placement, [Move(np.array([last]), d) for d in range(k)])
+    again = [Placement(problem, row, replace(schedule, devices=row).program(problem)) for row in rows]
+    assert scores.seconds.tolist() == [simulate(problem, one).objective_seconds for one in again]
+    report = explain_operators(plan, problem.graph.operator_names[last])[0]
+    assert [one.objective_seconds for one in report.alternatives] == scores.seconds.tolist()
+    assert box_moves(plan, fold(problem.graph)).outcomes
 
 
 def test_whoever_must_share_a_device_moves_along() -> None:

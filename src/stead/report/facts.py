@@ -20,7 +20,7 @@ from stead.report.granularity import Levels
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.refreshes import NOTHING, RefreshFacts, refresh_facts
 from stead.report.tied import TiedFacts, tied_facts
-from stead.sim import Timeline, simulate, simulate_many
+from stead.sim import Move, Timeline, order_after, score_moves, simulate
 
 if TYPE_CHECKING:
     from stead.plan import Plan
@@ -319,10 +319,8 @@ def _operator(plan: Plan, v: int) -> OperatorReport:
     problem, graph = plan.problem, plan.problem.graph
     here = int(plan.placement.devices[v])
     unit = problem.units == problem.units[v]
-    rows = np.repeat(plan.placement.devices[None, :], len(problem.cluster), axis=0)
-    for d in range(len(problem.cluster)):
-        rows[d, unit] = d
-    scores = simulate_many(problem, rows, policy=plan.placement.order)
+    moves = [Move(np.array([v]), d) for d in range(len(problem.cluster))]  # its unit goes along
+    scores = score_moves(problem, plan.placement, moves)
     base = float(scores.seconds[here])
     alternatives = []
     for d, device in enumerate(problem.cluster.names):
@@ -359,7 +357,7 @@ def _reason(plan: Plan, unit: NDArray[np.bool_], v: int, d: int, change: float, 
     if status == 1:
         moved = plan.placement.devices.copy()
         moved[unit] = d
-        short = simulate(problem, Placement(problem, moved, plan.placement.order)).problems
+        short = simulate(problem, Placement(problem, moved, order_after(plan.placement, moved))).problems
         return "memory: " + "; ".join(str(one) for one in short)
     if not math.isfinite(change):
         return "no route"

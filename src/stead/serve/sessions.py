@@ -18,7 +18,7 @@ from stead.problem import Placement
 from stead.report.fold import Fold
 from stead.report.moved_view import Basis, later_view, moved_view
 from stead.report.plan_view import view
-from stead.sim import Shortfall, Status, simulate, simulate_many
+from stead.sim import Shortfall, Status, order_after, simulate, simulate_many
 from stead.solvers import Improvement
 
 MOST_OPEN = 4  # plans in memory
@@ -90,13 +90,11 @@ class Session:
         return devices
 
     def moved(self, moves: Moves) -> Placement:
-        """The placement after moves, in the plan's order where that still makes sense."""
+        """The placement after moves, in the plan's order."""
         if not moves:
             return self.plan.placement
-        devices, order = self.devices_after(moves), self.plan.placement.order
-        if order is not None and not getattr(order, "sends", False):
-            return Placement(self.plan.problem, devices, order)
-        return Placement(self.plan.problem, devices)
+        devices = self.devices_after(moves)
+        return Placement(self.plan.problem, devices, order_after(self.plan.placement, devices))
 
     def score(self, moves: Moves) -> dict[str, Any]:
         """What the whole takes after moves, and what is short where it does not fit."""

@@ -1,7 +1,7 @@
 """The simulator: what a placement does, how long it takes, and whether it fits."""
 
 from stead.sim.bounds import Bound, best_bound, lower_bounds
-from stead.sim.moved import Move, score_moves
+from stead.sim.moved import Move, order_after, score_moves
 from stead.sim.operator_times import StartTimes
 from stead.sim.simulator import screen_many, simulate, simulate_many
 from stead.sim.trace import (
@@ -47,6 +47,7 @@ __all__ = [
     "Verdict",
     "best_bound",
     "lower_bounds",
+    "order_after",
     "score_moves",
     "screen_many",
     "simulate",
