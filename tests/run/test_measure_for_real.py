@@ -67,6 +67,7 @@ def test_a_real_record_has_right_results_and_says_how_it_was_timed(executor: Exe
     assert record.numerics.relative == 0.0
     data = record.as_dict()
     assert data["timing_mode"] in ("fifo", "quiet", "cputime")
-    assert data["measured"]["bursts"] + data["measured"]["discarded"] == 5
+    timed, lost = data["measured"]["bursts"], data["measured"]["discarded"]
+    assert timed <= 5 <= timed + lost <= 10  # a lost burst is run once more in its round
     assert "torch" in data["versions"]
     assert (record.gain is None) or not record.measured.insufficient
