@@ -311,6 +311,21 @@ def test_most_of_the_budget_goes_to_whole_blocks_and_a_share_to_operators() -> N
 
 
 @dataclass(frozen=True)
+class Late(Watching):
+    """It is done with whole blocks in time, and with operators it is not."""
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        is_late = problem.unit_count == len(problem.graph)
+        return replace(Watching.solve(self, problem, budget, seed), stopped_by="time" if is_late else "finished")
+
+
+def test_a_plan_of_whole_blocks_says_that_time_cut_the_look_at_operators() -> None:
+    plan = place_problem(uneven(0.5), solver=Late([]), granularity="auto", baselines=False)
+    assert plan.problem.unit_count == 4
+    assert "stopped by: time" in summary(explain(plan))
+
+
+@dataclass(frozen=True)
 class Impatient(Watching):
     """Its user loses patience when operators are looked at."""
 

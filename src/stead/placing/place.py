@@ -322,9 +322,11 @@ def _no_worse(plan: Plan) -> Plan:
 
 
 def _with_effort(solution: Solution, *spent: Solution) -> Solution:
-    """A solution that says what was spent on all levels."""
+    """A solution that says what was spent on all levels, and whether time cut one of them."""
+    cut = any(one.stopped_by == "time" for one in spent)
     return replace(
         solution,
+        stopped_by="time" if cut else solution.stopped_by,
         evaluations=sum(one.evaluations for one in spent),
         elapsed_seconds=sum(one.elapsed_seconds for one in spent),
         interrupted=any(one.interrupted for one in spent),
