@@ -97,7 +97,7 @@ class Series:
             if not labels.run(search):
                 return
             self._conclude(search, labels)
-            if lump == 1:
+            if lump == 1 or not len(labels.scarce):  # smaller lumps tell nothing where memory is no matter
                 return
             lump = max(1, lump // FINER)
 
@@ -149,6 +149,21 @@ class _Step:
             self.configuration[rows],
         )  # fmt: skip
 
+    def thinned(self) -> _Step:
+        """Without labels that another one makes needless."""
+        return self.at(_cheapest(self.device, self.ticks, self.weights, self.running))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Offer:
+    """Configurations of a block that begins on one device."""
+
+    rows: NDArray[np.int64]  # [configuration]; of its table
+    end: NDArray[np.int64]  # [configuration]
+    ticks: NDArray[np.int64]  # [configuration]
+    weights: NDArray[np.int64]  # [configuration, scarce device], in lumps
+    running: NDArray[np.int64]  # [configuration, scarce device], in lumps
+
 
 class _Labels:
     """Labels on their way through the blocks."""
@@ -168,6 +183,7 @@ class _Labels:
         self.elsewhere = total - counted  # bytes of operators that are in no block
         self.all_room = int(room.sum()) if len(self.scarce) == len(room) else None
         self.steps: list[_Step] = []
+        self.offers: dict[int, dict[int, _Offer]] = {}  # by table and device of the head; like blocks share them
 
     def run(self, search: Search) -> bool:
         """Go through all blocks; False where there are too many labels, or the search is over."""
@@ -186,25 +202,32 @@ class _Labels:
     def _through(self, step: _Step, table: Table, left: dict[int, int], most: int) -> _Step | None:
         """Every label before a block with every configuration of it, but those that cannot beat what is known."""
         made: list[_Step] = []
-        weights = table.weight_bytes[:, self.scarce] // self.lump
-        running = table.running_bytes[:, self.scarce] // self.lump
-        behind = np.array([left.get(end, 0) for end in table.end.tolist()], dtype=np.int64)
-        for head, ticks in table.ticks.items():
+        for head, offer in self._offers(table).items():
             labels = np.flatnonzero(step.device == head)
-            kept = _cheapest(table.end, ticks, weights, running)
-            if len(labels) * len(kept) > PRODUCTS * self.most:
+            if len(labels) * len(offer.rows) > PRODUCTS * self.most:
                 return None
-            first, second = (axis.ravel() for axis in np.meshgrid(labels, kept, indexing="ij"))
-            total = step.ticks[first] + ticks[second]
-            held = step.weights[first] + weights[second]
-            beside = np.maximum(step.running[first], running[second])
+            first, second = np.repeat(labels, len(offer.rows)), np.tile(np.arange(len(offer.rows)), len(labels))
+            behind = np.array([left.get(end, 0) for end in offer.end.tolist()], dtype=np.int64)
+            total = step.ticks[first] + offer.ticks[second]
+            held = step.weights[first] + offer.weights[second]
+            beside = np.maximum(step.running[first], offer.running[second])
             good = (total + behind[second] < most) & ((held + beside) * self.lump <= self.room).all(axis=1)
-            rows = np.flatnonzero(good)
-            both = _Step(table.end[second], total, held, beside, first, second).at(rows)
-            made.append(both.at(_cheapest(both.device, both.ticks, both.weights, both.running)))
-        joined = _joined(made)
-        joined = joined.at(_cheapest(joined.device, joined.ticks, joined.weights, joined.running))
+            both = _Step(offer.end[second], total, held, beside, first, offer.rows[second]).at(np.flatnonzero(good))
+            made.append(both if len(both.ticks) <= self.most else both.thinned())
+        joined = _joined(made).thinned()
         return None if len(joined.ticks) > self.most else joined
+
+    def _offers(self, table: Table) -> dict[int, _Offer]:
+        """By device of the head: the configurations of a block that no other one of it makes needless."""
+        if id(table) not in self.offers:
+            weights = table.weight_bytes[:, self.scarce] // self.lump
+            running = table.running_bytes[:, self.scarce] // self.lump
+            found = {}
+            for head, ticks in table.ticks.items():
+                kept = _cheapest(table.end, ticks, weights, running)
+                found[head] = _Offer(kept, table.end[kept], ticks[kept], weights[kept], running[kept])
+            self.offers[id(table)] = found
+        return self.offers[id(table)]
 
     def _ends(self) -> NDArray[np.int64]:
         """The labels that are left, the best first."""
