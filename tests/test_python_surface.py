@@ -51,6 +51,11 @@ def test_a_value_is_one_short_line(value: object, expected: str) -> None:
     assert repr(value) == expected
 
 
+def test_what_was_loaded_is_one_short_line() -> None:
+    said = repr(stead.load("zoo:towers", ["3090", "3060"]))
+    assert said == "Loaded(Graph('towers', 14 operators, 14 tensors) on Cluster(3090, 3060; 2 links))"
+
+
 def test_no_representation_shows_an_array() -> None:
     plan = stead.place(demo_graph(), ["3090", "3060"], evaluations=50)
     values = (

@@ -5,25 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
+from terminals import Terminal
 
 from stead import clock
 from stead.cli.progress import ERASE, Progress
 from stead.solvers import Improvement
-
-
-class Terminal(io.StringIO):
-    """A stderr that a person watches."""
-
-    def __init__(self, encoding: str = "utf-8") -> None:
-        super().__init__()
-        self._encoding = encoding
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._encoding
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_the_line_has_incumbent_bound_gap_member_and_the_time_that_is_left() -> None:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import io
-import os
 import re
-import struct
-import sys
-import termios
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from terminals import OURS, Said, in_pipe, on_terminal
 
-import stead.sim  # noqa: F401  (an editable install builds the core now, while streams are as they were)
-from stead.cli.main import exit_code
 from stead.graph import GraphBuilder
 from stead.readers import write_graph
 from stead.workloads.demo import demo_graph
@@ -26,22 +16,8 @@ from stead.workloads.demo import demo_graph
 # A window title, a cleared screen, an eight-bit colour, a mark of direction, a line separator, a backspace, half a
 # character, a line break and a tab, characters without width.
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egpj\u2066\u2028\x08\x7f\r\t\u200b\ufeff\u061c[bold]"
-OURS = re.compile(rb"\x1b\[[0-9;]+m|\r\x1b\[K|\r(?=\n)")
 SHOWN_BYTES = frozenset(b"\n") | frozenset(range(32, 127)) | frozenset(range(128, 256))
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class Said:
-    """How a command ended and what came out at the other end of the terminal or pipe."""
-
-    code: int
-    out: bytes
-
-    @property
-    def lines(self) -> list[str]:
-        wiped = re.sub(rb"[^\n]*\r\x1b\[K", b"", self.out)  # progress lines
-        return OURS.sub(b"", wiped).decode().splitlines()
 
 
 @pytest.fixture
@@ -52,53 +28,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TERM", "xterm-256color")
     write_graph(tmp_path / "demo.json", demo_graph())
     return tmp_path
-
-
-@contextlib.contextmanager
-def far_end(reader: int, writer: int) -> Iterator[list[bytes]]:
-    """What arrives at `reader` until `writer` is closed."""
-    found: list[bytes] = []
-
-    def listen() -> None:
-        with contextlib.suppress(OSError):  # a terminal whose program has left
-            while piece := os.read(reader, 65536):
-                found.append(piece)
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    try:
-        yield found
-    finally:
-        os.close(writer)
-        thread.join()
-        os.close(reader)
-
-
-def run(reader: int, writer: int, arguments: tuple[str, ...], encoding: str = "utf-8") -> Said:
-    kept = sys.stdout, sys.stderr
-    with far_end(reader, writer) as found:
-        out = io.TextIOWrapper(os.fdopen(os.dup(writer), "wb"), encoding=encoding, errors="strict", newline="\n")
-        err = io.TextIOWrapper(os.fdopen(os.dup(writer), "wb"), encoding=encoding, errors="strict", newline="\n")
-        sys.stdout, sys.stderr = out, err
-        try:
-            code = exit_code(list(arguments))
-        finally:
-            sys.stdout, sys.stderr = kept
-            out.close()
-            err.close()
-    return Said(code, b"".join(found))
-
-
-def on_terminal(*arguments: str, columns: int = 80) -> Said:
-    """Run a command on a terminal of so many columns."""
-    reader, writer = os.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    return run(reader, writer, arguments)
-
-
-def in_pipe(*arguments: str, encoding: str = "utf-8") -> Said:
-    """Run a command whose output goes into a pipe."""
-    return run(*os.pipe(), arguments, encoding)
 
 
 DEMO = ("place", "demo.json", "-d", "3090,3060", "-g", "latency", "--evaluations", "200")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from terminals import OURS, on_terminal
 
 from stead.cli.main import exit_code
 
@@ -97,3 +98,24 @@ def test_hsdag_is_trained_for_sequential_execution_and_used(
 def test_a_negative_number_of_updates_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["train", "colocrl", "--graphs", GRAPH, "--devices", "2x 3090", "--updates", "-3"]) == 2
     assert capsys.readouterr().err == "stead: updates must be at least 0, got -3\n"
+
+
+def test_curves_grow_on_a_terminal_and_pipes_get_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    watched = on_terminal(*TRAIN, "-o", "p.safetensors", columns=100)
+    assert watched.code == 0
+    last = OURS.sub(b"", watched.out.split(b"\x1b[J")[-1]).decode().splitlines()
+    assert last[0].startswith(" update 3 of 3  ")
+    assert [line.split()[0] for line in last[1:5]] == ["best", "greedy", "mean", "beside"]
+    assert len(last[1].split()[-1]) == 3  # one block per update
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = on_terminal(*TRAIN, "-o", "q.safetensors", columns=100).out
+    assert b"\x1b" not in plain
+    assert plain.startswith(b"update 1  best ")
+    resumed = [*TRAIN[:-4], "--updates", "5", *TRAIN[-2:], "--resume", "-o", "p.safetensors"]
+    monkeypatch.delenv("NO_COLOR")
+    last = OURS.sub(b"", on_terminal(*resumed, columns=100).out.split(b"\x1b[J")[-1]).decode().splitlines()
+    assert last[0].startswith(" update 5 of 5  ")
+    assert len(last[1].split()[-1]) == 5  # with those of the first run

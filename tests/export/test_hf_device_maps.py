@@ -269,7 +269,7 @@ def test_with_5_percent_less_than_planned_it_runs_out_of_memory_and_tensors_are_
 
 @needs_transformers
 @pytest.mark.slow
-def test_a_model_with_a_buffer_of_its_own_that_is_captured_runs_as_planned(tmp_path: Path) -> None:
+def test_a_model_with_a_buffer_of_its_own_runs_as_planned(tmp_path: Path) -> None:
     subprocess.run([sys.executable, HERE / "hf_models.py", tmp_path, "bart"], check=True, capture_output=True)
     exporter = HuggingFaceMap(model=str(tmp_path / "bart"))
     problem = exporter.charged(devices_for(tmp_path, "bart", shares=(9.0, 9.0)).problem(Latency()))

@@ -11,7 +11,7 @@ import pytest
 from layered import drawn_counts, layered, plan_by_layers
 
 from stead.errors import RunFailed
-from stead.export.llama import LIBRARY, Llama, wrongly_placed
+from stead.export.llama_cpp import LIBRARY, Llama, wrongly_placed
 from stead.export.llama_library import LlamaLibrary
 from stead.export.tiny_gguf import tiny_gguf
 from stead.placing.loading import load

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stead import clock
 from stead.cli.main import exit_code
 from stead.cluster import Cluster, Device, link_all
 from stead.errors import Infeasible
 from stead.graph import Graph, GraphBuilder
 from stead.placing.loading import Loaded, load
-from stead.placing.remedies import first_feasible, remedies
+from stead.placing.remedies import _smaller, first_feasible, remedies
 from stead.problem import Constraints, Latency
 from stead.solvers import Budget
 from stead.solvers.auto import Auto
@@ -104,20 +105,33 @@ def llama(here: Path) -> Path:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"batch": 8, "context": 8192}, ["--batch 2 (now 8)", "--context 2048 (now 8192)"]),
-        ({"batch": 1, "context": 8192 * 8}, ["--context 16384 (now 65536)"]),
+        ({"batch": 8, "context": 8192}, {"batch": 2, "context": 2473}),
+        ({"batch": 1, "context": 8192 * 8}, {"context": 19791}),
     ],
 )
-def test_the_largest_half_of_batch_or_context_that_fits_is_offered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], said: list[str]
+def test_the_largest_batch_or_context_that_fits_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], said: dict[str, int]
 ) -> None:
     monkeypatch.setattr("stead.placing.remedies._more_memory", lambda *_: iter(()))  # looked for in the tests above
-    # 8 x 8192 tokens of cache are 256 MiB and a quarter of that are 64 MiB: beside weights below 4 MiB on 2 x 40 MiB.
     loaded = load(llama(tmp_path), two_devices(40 << 20, 40 << 20), options={"phase": "decode", **given})
+    # Two blocks with 672,768 bytes of weights each and a table of 65,536 leave room for 19,791 tokens of 2048 bytes.
     found = [one for one in remedies(loaded, Latency(), Constraints()) if one.text.startswith("--")]
-    assert [one.text for one in found] == said
-    for one in found:
+    assert [one.text.split()[0] for one in found] == [f"--{option}" for option in said]
+    for one, (option, most) in zip(found, said.items(), strict=True):
+        size = int(one.text.split()[1])
+        assert one.text == f"--{option} {size} (now {given[option]})"
+        assert 0.98 * most <= size <= most
         assert Auto().solve(one.problem, Budget(evaluations=500)).objective_seconds > 0
+
+
+def test_when_time_is_up_a_half_that_fits_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load(llama(tmp_path), two_devices(40 << 20, 40 << 20), options={"phase": "decode", "context": 65536})
+    times = iter([0.0] * 4)  # the end is set, then one look at a model of a quarter; then it is late
+    monkeypatch.setattr("stead.placing.remedies._share_that_fits", lambda *_: 0.3)
+    monkeypatch.setattr("stead.placing.remedies.first_feasible", lambda problem, end: problem)
+    with clock.read_from(lambda: next(times, 10.0)):
+        [found] = _smaller(loaded, "context", Constraints(), lambda one, rules: one.problem(Latency(), rules), 5.0)
+    assert found.text == "--context 16384 (now 65536)"
 
 
 def test_a_model_is_not_read_again_where_there_is_no_time_for_it(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import stead
 from stead.cluster import Cluster, Device
+from stead.costs import Costs
 from stead.errors import BadInput, Infeasible
 from stead.problem import (
     Constraints,
@@ -148,3 +152,15 @@ def test_an_order_needs_an_objective_that_honours_it(objective: Latency | Throug
 def test_an_order_lists_every_operator() -> None:
     with pytest.raises(BadInput, match="lists 5 operators"):
         Placement(two_towers(), [0] * 5, Priority([0, 1]))
+
+
+@pytest.mark.parametrize("execution", ["dataflow", "offload", "sequential"])
+@pytest.mark.parametrize("seconds", [1e308, 5e6])
+def test_times_beyond_what_the_core_counts_are_refused_in_one_line(execution: Any, seconds: float) -> None:
+    loaded = stead.load("zoo:towers", "3090,cpu")
+    table = loaded.problem(Latency()).costs.seconds.copy()
+    table[3, 1] = seconds  # where nothing is placed
+    costs = Costs(loaded.graph, loaded.cluster, table)
+    problem = Problem(loaded.graph, loaded.cluster, costs, objective=Latency(execution))
+    with pytest.raises(BadInput, match="2\\^62 picoseconds \\(53 days\\) or more"):
+        simulate(problem, Placement(problem, [0] * len(loaded.graph)))

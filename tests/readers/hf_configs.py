@@ -49,6 +49,10 @@ _BERT_TASKS = (
 )
 
 # Everything that has formulas: what to read, and the classes of transformers to try.
+_BART: Values = {
+    "d_model": 64, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 96, "decoder_ffn_dim": 80, "vocab_size": 128, "max_position_embeddings": 64, "pad_token_id": 1,
+}  # fmt: skip
 SMALL: dict[str, tuple[Values, tuple[str, ...]]] = {
     "llama": ({**_SHARED}, ("LlamaForCausalLM", "LlamaModel")),
     "llama biases": (
@@ -129,6 +133,10 @@ SMALL: dict[str, tuple[Values, tuple[str, ...]]] = {
          "bos_token_id": 0, "eos_token_id": 0, "decoder_start_token_id": 0},
         ("WhisperForConditionalGeneration", "WhisperModel"),
     ),
+    "bart": ({**_BART}, ("BartForConditionalGeneration", "BartModel")),
+    "mbart": ({**_BART}, ("MBartForConditionalGeneration", "MBartModel")),
+    "pegasus": ({**_BART}, ("PegasusForConditionalGeneration",)),
+    "marian": ({**_BART, "decoder_start_token_id": 1}, ("MarianMTModel", "MarianModel")),
     "vit": ({**_TOWER}, ("ViTForImageClassification", "ViTModel")),
     "clip_vision_model": ({**_TOWER}, ("CLIPVisionModel",)),
     "siglip_vision_model": ({**_TOWER}, ("SiglipVisionModel",)),
@@ -146,10 +154,6 @@ SMALL_CLASSES = [(name, one) for name, (_, classes) in SMALL.items() for one in 
 
 _EYE: Values = {**_TOWER, "num_hidden_layers": 2}
 _READER: Values = {**_TEXT, "num_hidden_layers": 2, "max_position_embeddings": 32}
-_BART: Values = {
-    "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 96, "decoder_ffn_dim": 80, "vocab_size": 128, "max_position_embeddings": 64, "pad_token_id": 1,
-}  # fmt: skip
 _MROPE: Values = {**_SHARED, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}
 
 # What has no formulas and is captured.
@@ -157,7 +161,6 @@ CAPTURED: dict[str, Values] = {
     "falcon": {"architectures": ["FalconForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
                "num_attention_heads": 4, "vocab_size": 128},
     "bloom": {"architectures": ["BloomForCausalLM"], "hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 128},
-    "bart": {"architectures": ["BartForConditionalGeneration"], **_BART},
     "distilbert": {"architectures": ["DistilBertForMaskedLM"], "dim": 64, "hidden_dim": 96, "n_layers": 2, "n_heads": 4,
                    "vocab_size": 128},
     "clip": {"architectures": ["CLIPModel"], "text_config": _READER, "vision_config": _EYE, "projection_dim": 24},

@@ -323,6 +323,20 @@ def test_all_users_of_a_shared_table_share_one_weight() -> None:
     assert found == ["encoder.embed_tokens", "decoder.embed_tokens", "lm_head"]
 
 
+@pytest.mark.parametrize("name", ["bart", "mbart", "pegasus", "marian"])
+def test_kin_of_bart_decode_with_an_idle_encoder_and_two_caches_per_layer(name: str) -> None:
+    graph = made(small(name), DECODE)
+    caches = [size for label, size in weights(graph).items() if label.endswith("kv_cache")]
+    assert caches == [10 * 2 * 64 * 2] * 6  # tokens, keys and values, width, bytes: of itself and of the encoder
+    path = "model.encoder.layers.1.fc1"
+    assert operator(graph, path).flops == operator(graph, path).moved_bytes == 0
+    assert weights(graph)[f"{path}.weight"] == 64 * 96 * 2
+    assert users(graph, "model.shared.weight") == [
+        "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head",
+    ]  # fmt: skip
+    assert weights(graph)["final_logits_bias.buffer"] == 128 * 2
+
+
 def test_whisper_looks_at_its_whole_window_of_sound() -> None:
     caches = weights(made(small("whisper"), HuggingFace(context=5)))
     assert caches["model.decoder.layers.0.encoder_attn.kv_cache"] == 50 * 2 * 4 * 16 * 2

@@ -21,7 +21,7 @@ from stead.readers.hf.step import Phase
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'stead[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'stead[hf]'")
 
-NO_WEIGHTS = re.compile(r"(kv_cache|\.gradients|\.moments)$")
+NO_WEIGHTS = re.compile(r"(kv_cache|\.buffer|\.gradients|\.moments)$")
 EXPERT = re.compile(r"\[\d+\]$")
 
 
@@ -82,7 +82,7 @@ def work(values: Values, phase: Phase, context: int) -> tuple[Graph, Graph]:
     return graphs[0], graphs[1]
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "vit", "mixtral", "t5", "whisper"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "vit", "mixtral", "t5", "whisper", "bart", "mbart"])
 def test_arithmetic_is_what_torch_records(name: str) -> None:
     context = 0 if name == "vit" else 32
     by_formula, captured = work(small(name), "prefill", context)

@@ -112,7 +112,7 @@ def test_never_a_wall_of_names() -> None:
     lines = layer_texts(rows_of(graph, [v % 2 for v in range(1000)]))
     assert len(lines) == 2
     assert all(
-        len(text) < 160 and "and 492 more; `stead explain plan.json` lists all" in text for text in lines
+        len(text) < 160 and "and 492 more; `stead explain PLAN` lists all" in text for text in lines
     )
 
 
@@ -125,7 +125,7 @@ def test_many_exceptions_are_counted() -> None:
     assert lines[:2] == ["gpu: embed, layers 0-39", "cpu: head"]
     (apart,) = lines[2:]  # eight of 17 parts of every block, five of them are named
     assert apart.startswith("except on cpu: b of layers 0-39, d of layers 0-39, ")
-    assert apart.endswith("j of layers 0-39 and 3 more; `stead explain plan.json` lists all")
+    assert apart.endswith("j of layers 0-39 and 3 more; `stead explain PLAN` lists all")
 
 
 def test_forward_operators_decide_and_a_backward_pass_elsewhere_is_an_exception() -> None:

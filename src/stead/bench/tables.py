@@ -55,7 +55,7 @@ def limit_text(limit: Limit) -> str:
 
 def text_tables(bench: Bench, title: str, look: Look) -> str:
     """The same for a screen."""
-    parts = [*look.fitted([title.replace("`", "")]), ""]
+    parts = [*look.wrapped(title.replace("`", "")), ""]
     columns = [
         Column("solver", least=12), Column("budget", least=8), Column("solved", right=True), Column("wins", right=True),
         Column("mean ratio", right=True), Column("worst ratio", right=True), Column("CPU", "s", right=True),
@@ -65,7 +65,7 @@ def text_tables(bench: Bench, title: str, look: Look) -> str:
         parts += ["", *_screen_instances(bench, limit, look)]
     failures = _failures(bench)
     if failures:
-        parts += ["", "What went wrong:", *look.fitted(failures)]
+        parts += ["", "What went wrong:", *(piece for one in failures for piece in look.wrapped(one))]
     return "\n".join(parts)
 
 
@@ -73,7 +73,7 @@ def _screen_instances(bench: Bench, limit: Limit, look: Look) -> list[str]:
     """A row per instance, as many solvers beside each other as there is room for, the others below."""
     solvers = _solvers(bench, limit)
     time = in_seconds(median(bench.best.values()) if bench.best else 0.0, digits=4)
-    lines = look.fitted([f"Budget {limit_text(limit)}, each solver's median value over the best of all runs:"])
+    lines = look.wrapped(f"Budget {limit_text(limit)}, each solver's median value over the best of all runs:")
     facts = [
         Column("instance", least=24), Column("operators", right=True, drop=1), Column("best", time.unit, right=True),
         Column("gap", "%", right=True),
@@ -86,12 +86,13 @@ def _screen_instances(bench: Bench, limit: Limit, look: Look) -> list[str]:
             best = bench.best.get(name)
             gap = f"{bench.gap(name, best) * 100:.1f}" if best is not None else "-"
             known = [name, _operators(bench, name), time(best) or "-", gap]
-            rows.append([*known, *(_screen_cell(bench, name, bench.cell(name, one, limit)) for one in shown)])
+            rows.append([*known, *(screen_cell(bench, name, bench.cell(name, one, limit)) for one in shown)])
         lines += table([*facts, *(Column(one, "ratio", right=True, least=8) for one in shown)], rows, look)
     return lines
 
 
-def _screen_cell(bench: Bench, name: str, cell: Cell | None) -> Shown:
+def screen_cell(bench: Bench, name: str, cell: Cell | None) -> Shown:
+    """What came out as a cell of a table; empty where nothing has run."""
     text = _cell(bench, name, cell)
     return Painted(text.strip("*"), GOOD) if text.startswith("**") else text
 

@@ -131,11 +131,20 @@ def _run(
     import sys
 
     from stead.bench import run_jobs
+    from stead.bench.filling_table import filling_lines
+    from stead.cli.live_block import LiveBlock
 
     records: list[dict[str, Any]] = []
+    interrupted, block, mine = False, LiveBlock.if_watched(), {job.key for job in jobs}
+
+    def ended() -> list[dict[str, Any]]:
+        return [record for record in journal.records if type(jobs[0]).key_of(record) in mine]
 
     def watch(number: int, job: Job, record: dict[str, Any]) -> None:
-        print(f"[{number + 1}/{len(jobs)}] {_line(job, record)}", file=sys.stderr, flush=True)
+        if block is None:
+            print(f"[{number + 1}/{len(jobs)}] {_line(job, record)}", file=sys.stderr, flush=True)
+        else:
+            block.draw(lambda look, room: filling_lines(jobs, ended(), look, room))
         log.write("run", number=number, **{key: value for key, value in record.items() if key != "kind"})
 
     try:
@@ -144,12 +153,14 @@ def _run(
         ):
             records.append(record)  # one by one: an interruption must not lose those before
     except KeyboardInterrupt:
-        mine = {job.key for job in jobs}
-        records = [record for record in journal.records if type(jobs[0]).key_of(record) in mine]
+        interrupted, records = True, ended()
+    finally:
+        if block is not None:
+            block.wipe()  # whole tables follow
+    if interrupted:
         hint = f"; go on with --resume {journal.path}" if journal.path else ""
         print(f"stead: interrupted after {len(records)} of {len(jobs)} runs{hint}", file=sys.stderr)
-        return records, True
-    return records, False
+    return records, interrupted
 
 
 def _line(job: Job, record: dict[str, Any]) -> str:

@@ -138,9 +138,9 @@ def occupy_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number
 
 
-def look() -> Look:
-    """How text on stdout may look: as wide as the terminal, in colours unless they are unwanted."""
-    stream = sys.stdout
+def look(stream: IO[str] | None = None) -> Look:
+    """How text on stdout, or on another stream, may look: as wide as the terminal, in colours unless unwanted."""
+    stream = sys.stdout if stream is None else stream
     unicode = _is_utf8(stream)
     if stream is None or not stream.isatty() or os.environ.get("TERM", "") == "dumb":
         return Look(unicode=unicode)
@@ -158,13 +158,13 @@ def _columns(stream: IO[str]) -> int:
         return 80
 
 
-def show(text: str) -> None:
-    """Print text that was made for `look()`."""
-    stream = sys.stdout
+def show(text: str, stream: IO[str] | None = None) -> None:
+    """Print text that was made for `look()` of the same stream."""
+    stream = sys.stdout if stream is None else stream
     if isinstance(stream, Guarded):
         stream.write_painted(f"{text}\n")
     else:
-        print(text)
+        print(text, file=stream)
 
 
 def print_lines(lines: Iterable[str]) -> None:

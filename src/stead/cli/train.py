@@ -14,13 +14,11 @@ from stead.printing.look import Look
 from stead.printing.table import Column, in_seconds, table
 
 if TYPE_CHECKING:
-    from stead.placing.event_log import EventLog
     from stead.problem import Problem
     from stead.run.measured_reward import MeasuredReward
 
 INTERRUPTED = 130
 TIMES = ("best drawn", "last greedy", "start", "bound", "best rule")
-INTERVAL_SECONDS = 2.0  # between progress lines
 
 
 def train(
@@ -70,6 +68,7 @@ def train(
     from stead.cli.event_file import told
     from stead.cli.output import print_json
     from stead.cli.streams import look, print_lines, show
+    from stead.cli.train_progress import TrainProgress
     from stead.errors import BadInput
     from stead.report.text import line
     from stead.solvers import solver, solver_names
@@ -98,7 +97,7 @@ def train(
             options.engine_from(engine) as spread,
         ):
             log.begin("train", policy=policy, graphs=graphs, updates=updates, seed=seed)
-            progress = _Progress(runs.progress_line, log)
+            progress = TrainProgress(runs, run, log)
             learned = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
             learner = train_policy(
                 chosen, learned, graphs, run, seed=seed, engine=spread, report=progress, evaluate=source
@@ -236,37 +235,3 @@ def _table(found: list[dict[str, Any]], shape: Look) -> list[str]:
         times = [row[f"{name}_seconds"] for name in ("best", "greedy", "start", "bound")] + [seconds]
         rows.append([row["graph"], *map(time, times), rule, str(row["evaluations"])])
     return table(columns, rows, shape)
-
-
-class _Progress:
-    """A line on stderr from time to time, and an event for every update."""
-
-    def __init__(self, line: Any, log: EventLog) -> None:
-        import time
-
-        self._line, self._clock, self._log = line, time.monotonic, log
-        self._first = True
-        self._begin = self._clock()
-        self._last = self._begin - INTERVAL_SECONDS
-
-    def __call__(self, metrics: Any, learner: Any) -> None:
-        import sys
-
-        self._tell(metrics, learner)
-        now = self._clock()
-        if now - self._last >= INTERVAL_SECONDS:
-            self._last = now
-            print(self._line(metrics, learner, now - self._begin), file=sys.stderr, flush=True)
-
-    def _tell(self, metrics: Any, learner: Any) -> None:
-        if self._first:
-            self._first = False
-            graphs = [
-                {"name": task.name, "bound": task.bound_seconds, "baselines": task.known,
-                 "reference": task.reward.reference_seconds}
-                for task in learner.tasks
-            ]  # fmt: skip
-            self._log.write("graphs", graphs=graphs)
-        best = [task.scorer.best_seconds for task in learner.tasks]
-        greedy = [task.greedy_seconds for task in learner.tasks]
-        self._log.write("update", **metrics.as_dict(), best_seconds=best, greedy_seconds=greedy)

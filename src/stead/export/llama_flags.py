@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stead.errors import BadInput, did_you_mean
 from stead.export.layer_stack import BEFORE, LayerStack, stack_of
-from stead.export.llama import buffer_names
+from stead.export.llama_cpp import buffer_names
 from stead.export.llama_fit import fitted
 from stead.export.llama_rules import (
     ALL_LAYERS,

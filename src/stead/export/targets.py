@@ -39,7 +39,7 @@ TARGETS: dict[str, Target] = {
         "device configurations in an ONNX file", "operator", "by running", "stead.export.onnx_devices:OnnxDevices"
     ),
     "llama": Target(
-        "flags of llama.cpp: layers, experts, RPC", "layer", "by running or rule", "stead.export.llama:Llama"
+        "flags of llama.cpp: layers, experts, RPC", "layer", "by running or rule", "stead.export.llama_cpp:Llama"
     ),
     "vllm": Target(
         "a layer partition for pipeline stages of vLLM", "layer", "by running or rule", "stead.export.vllm:Vllm"

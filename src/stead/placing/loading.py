@@ -59,6 +59,9 @@ class Loaded:
     assumed: tuple[Assumed, ...] = ()  # open dimensions of the model that nobody set
     source: Source | None = None  # None: what a graph in memory was made from is not known
 
+    def __repr__(self) -> str:
+        return f"Loaded({self.graph!r} on {self.cluster!r})"
+
     def problem(self, objective: Objective, constraints: Constraints | None = None) -> Problem:
         """The question to be solved."""
         return Problem(

@@ -120,25 +120,38 @@ def _more_memory(problem: Problem, end: float) -> Iterator[Remedy]:
 def _smaller(
     loaded: Loaded, option: str, constraints: Constraints, asked: Asked, end: float
 ) -> Iterator[Remedy]:
-    """The largest half, quarter and so on of the batch or context that fits."""
+    """The largest batch or context that fits; a half, quarter and so on of what was asked for when time is up."""
     now = loaded.source.size(option) if loaded.source is not None else None
     if now is None or now < 2:
         return
-    size, seconds = now, READING_SECONDS * len(loaded.graph)
-    share = _share_that_fits(asked(loaded, constraints), end)
-    while size > 1 and clock.now() + seconds < end:
-        size //= 2
-        if size > share * now and size > 1:
-            continue
+    seconds = READING_SECONDS * len(loaded.graph)
+
+    def fitting(size: int) -> Problem | None:
+        """The problem at that size, if something fits it."""
+        nonlocal seconds
         began = clock.now()
-        try:
-            problem = asked(loaded.at_size(option, size), constraints)
-        except SteadError:  # not every model can take every size
-            return
+        problem = asked(loaded.at_size(option, size), constraints)
         seconds = clock.now() - began
-        if first_feasible(problem, end=end) is not None:
-            yield Remedy(f"--{option} {size} (now {now})", problem)
+        return problem if first_feasible(problem, end=end) is not None else None
+
+    share = _share_that_fits(asked(loaded, constraints), end)
+    size, found = now, None
+    try:
+        while found is None and size > 1 and clock.now() + seconds < end:
+            size //= 2
+            if size <= share * now or size == 1:
+                found = fitting(size)
+        if found is None:
             return
+        too_much = min(2 * size + 1, now)
+        while too_much - size > max(1, int(CLOSE * size)) and clock.now() + seconds < end:
+            middle = (size + too_much) // 2
+            better = fitting(middle)
+            size, too_much, found = (middle, too_much, better) if better is not None else (size, middle, found)
+    except SteadError:  # not every model can take every size
+        if found is None:
+            return
+    yield Remedy(f"--{option} {size} (now {now})", found)
 
 
 def _share_that_fits(problem: Problem, end: float) -> float:

@@ -64,6 +64,13 @@ class Look:
             found.extend(pieces[1:])
         return found
 
+    def wrapped(self, text: str) -> list[str]:
+        """A sentence without a label as this screen shows it: safe, broken where it is too long."""
+        safe = self.shown(text)
+        if not self.wraps or columns_of(safe) <= self.columns:
+            return [safe]
+        return textwrap.wrap(safe, self.columns, break_long_words=False, break_on_hyphens=False)
+
     def _pieces(self, text: str) -> list[str]:
         label, rest = text[: LABEL + 1], text[LABEL + 1 :]
         pieces = textwrap.wrap(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.problem import Problem
-from stead.problem.ticks import TICKS_PER_SECOND
+from stead.problem.ticks import MOST_TICKS, TICKS_PER_SECOND
 
 IMPOSSIBLE = -1  # duration of an operator that cannot run there, latency of a way that does not exist
 WRITE, READ = 0, 1  # host memory
@@ -96,8 +96,11 @@ class Tables:
 
 
 def ticks(seconds: float) -> int:
-    """Whole picoseconds, halves to the even neighbour."""
-    return IMPOSSIBLE if math.isinf(seconds) else round(seconds * TICKS_PER_SECOND)
+    """Whole picoseconds, halves to the even neighbour; no more than the core counts."""
+    if math.isinf(seconds):
+        return IMPOSSIBLE
+    long = seconds * TICKS_PER_SECOND
+    return round(long) if long < MOST_TICKS else MOST_TICKS
 
 
 def _ticks_table(seconds: NDArray[np.float64]) -> list[list[int]]:

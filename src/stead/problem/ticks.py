@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 TICKS_PER_SECOND = 1e12
+MOST_TICKS = 2**62  # what lasts longer lasts so long, here and in the core: sums that reach it are refused
 
 
 def to_ticks(seconds: ArrayLike) -> NDArray[np.int64]:
@@ -13,5 +14,8 @@ def to_ticks(seconds: ArrayLike) -> NDArray[np.int64]:
 
     >>> to_ticks([1e-12, 2.5e-12])
     array([1, 2])
+    >>> int(to_ticks(1e300)) == MOST_TICKS
+    True
     """
-    return np.rint(np.asarray(seconds) * TICKS_PER_SECOND).astype(np.int64)
+    given = np.minimum(np.asarray(seconds), MOST_TICKS / TICKS_PER_SECOND)  # first: a product could be infinite
+    return np.minimum(np.rint(given * TICKS_PER_SECOND), float(MOST_TICKS)).astype(np.int64)

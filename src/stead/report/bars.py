@@ -9,6 +9,7 @@ from stead.cluster.devices import UNLIMITED_BYTES
 from stead.cluster.quantities import format_seconds
 from stead.printing.look import HEADER, Look, device_style
 from stead.printing.printable import columns_of
+from stead.printing.sparkline import BLOCKS, PLAIN_BLOCKS
 from stead.printing.table import in_bytes
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.facts import DeviceFacts, Report
@@ -18,7 +19,6 @@ MOST_DEVICES = 8
 MOST_CELLS = 72
 _LEAST_CELLS = 12
 _LONGEST_NAME = 24
-_BLOCKS, _PLAIN_BLOCKS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
 
 
 def coverage(timeline: Timeline, d: int, cells: int) -> NDArray[np.float64]:  # [cell]
@@ -45,7 +45,7 @@ def bar(shares: NDArray[np.float64], *, unicode: bool = True) -> str:
     >>> bar(np.array([0.0, 0.001, 0.5, 0.999, 1.0]))
     ' ▁▄▇█'
     """
-    signs = _BLOCKS if unicode else _PLAIN_BLOCKS
+    signs = BLOCKS if unicode else PLAIN_BLOCKS
     levels = np.clip(np.rint(shares * 8), 1, 7).astype(int)
     levels[shares < 1e-9] = 0
     levels[shares > 1 - 1e-9] = 8

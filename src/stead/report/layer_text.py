@@ -25,7 +25,7 @@ def _by_device(rows: Sequence[LayerRow], *, exception: bool) -> list[str]:
             continue
         most = MOST_APART if exception else MOST_NAMES
         more = len(names) - most
-        left = f" and {more} more; `stead explain plan.json` lists all" if more > 0 else ""
+        left = f" and {more} more; `stead explain PLAN` lists all" if more > 0 else ""
         said = f"{', '.join(names[:most])}{left}"
         lines.append(f"except {said} on {device}" if exception and not left else
                      f"except on {device}: {said}" if exception else f"{device}: {said}")  # fmt: skip

@@ -23,8 +23,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from stead.serve.guard import Guard
+from stead.serve.interface import Interface
 from stead.serve.jobs import Jobs
-from stead.serve.routes import Interface
 from stead.serve.store import Store
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from stead.errors import BadInput
 from stead.printing.wording import quoted
 from stead.readers.hf import decoder_families
+from stead.readers.hf.bart import bart
 from stead.readers.hf.config import Config, NotAnalytic
 from stead.readers.hf.decoder import Decoder, decoder
 from stead.readers.hf.encoder import bert, roberta
@@ -224,6 +225,15 @@ FAMILIES: dict[str, Family] = {
     "t5": _pair("T5", t5, _t5_tokens, "EncoderModel"),
     "mt5": _pair("MT5", t5, _t5_tokens, "EncoderModel"),
     "whisper": _pair("Whisper", whisper, _positions("max_target_positions")),
+    "bart": _pair("Bart", bart, _positions("max_position_embeddings")),
+    "mbart": _pair("MBart", bart, _positions("max_position_embeddings")),
+    "pegasus": _pair("Pegasus", bart, _positions("max_position_embeddings")),
+    "marian": Family(
+        bart,
+        {"MarianMTModel": "ForConditionalGeneration", "MarianModel": "Model"},
+        _positions("max_position_embeddings"),
+        generates=True,
+    ),
     "vit": Family(
         vit,
         {"ViTForImageClassification": "ForImageClassification", "ViTModel": "Model"},

@@ -13,7 +13,7 @@ from stead.readers.hf.sketch import Act, Sketch
 
 
 @dataclass(frozen=True, slots=True)
-class _Heads:
+class Heads:
     """Attention with as many heads of keys as of queries."""
 
     count: int
@@ -22,14 +22,14 @@ class _Heads:
     biases: tuple[bool, bool, bool, bool]
 
 
-def _self_attention(
-    sketch: Sketch, path: str, own: _Heads, x: Act, tokens: int, more: tuple[Act, ...] = ()
+def self_attention(
+    sketch: Sketch, path: str, own: Heads, x: Act, tokens: int, more: tuple[Act, ...] = ()
 ) -> Act:
     """Every token looks at all tokens of its own sequence."""
     return _attend(sketch, path, own, x, (x, x), queries=tokens, keys=tokens, cached=0, more=more)
 
 
-def _cached_attention(sketch: Sketch, path: str, own: _Heads, x: Act, more: tuple[Act, ...] = ()) -> Act:
+def cached_attention(sketch: Sketch, path: str, own: Heads, x: Act, more: tuple[Act, ...] = ()) -> Act:
     """New tokens look at themselves and at everything before them."""
     step = sketch.step
     return _attend(
@@ -37,7 +37,7 @@ def _cached_attention(sketch: Sketch, path: str, own: _Heads, x: Act, more: tupl
     )
 
 
-def _cross_attention(sketch: Sketch, path: str, own: _Heads, x: Act, source: Act, tokens: int) -> Act:
+def cross_attention(sketch: Sketch, path: str, own: Heads, x: Act, source: Act, tokens: int) -> Act:
     """New tokens look at what the encoder made; its keys and values are computed once and kept."""
     step = sketch.step
     cached = tokens if step.caches else 0
@@ -50,7 +50,7 @@ def _cross_attention(sketch: Sketch, path: str, own: _Heads, x: Act, source: Act
 def _attend(
     sketch: Sketch,
     path: str,
-    own: _Heads,
+    own: Heads,
     x: Act,
     sources: tuple[Act, Act],
     *,
@@ -85,7 +85,7 @@ class _T5:
     buckets: int
     function: str
     gated: bool
-    heads: _Heads
+    heads: Heads
 
 
 def t5(sketch: Sketch, config: Config, head: str) -> None:
@@ -119,7 +119,7 @@ def _t5_shape(config: Config) -> _T5:
         buckets=config.size("relative_attention_num_buckets", default=32),
         function="gelu_new" if function == "gelu" else function,
         gated=gated,
-        heads=_Heads(heads, width, ("q", "k", "v", "o"), (False,) * 4),
+        heads=Heads(heads, width, ("q", "k", "v", "o"), (False,) * 4),
     )
 
 
@@ -138,14 +138,14 @@ def _t5_stack(
         normed = sketch.norm(f"{path}.0.layer_norm", stream, bias=False)
         inside = f"{path}.0.SelfAttention"
         if source is None:
-            attended = _self_attention(sketch, inside, own.heads, normed, tokens, (positions,))
+            attended = self_attention(sketch, inside, own.heads, normed, tokens, (positions,))
         else:
-            attended = _cached_attention(sketch, inside, own.heads, normed, (positions,))
+            attended = cached_attention(sketch, inside, own.heads, normed, (positions,))
         stream = sketch.add(f"{path}.0.add", stream, attended, module=f"{path}.0")
         last = 1
         if source is not None:
             normed = sketch.norm(f"{path}.1.layer_norm", stream, bias=False)
-            attended = _cross_attention(
+            attended = cross_attention(
                 sketch, f"{path}.1.EncDecAttention", own.heads, normed, source, tokens
             )
             stream = sketch.add(f"{path}.1.add", stream, attended, module=f"{path}.1")
@@ -206,10 +206,10 @@ def whisper(sketch: Sketch, config: Config, head: str) -> None:
     sketch.keep(stream)
 
 
-def _whisper_heads(config: Config, hidden: int, key: str) -> _Heads:
+def _whisper_heads(config: Config, hidden: int, key: str) -> Heads:
     count = config.heads(key)
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
-    return _Heads(count, config.head_width(hidden, count, named=key), names, (True, False, True, True))
+    return Heads(count, config.head_width(hidden, count, named=key), names, (True, False, True, True))
 
 
 def _whisper_encoder(sketch: Sketch, config: Config, path: str, hidden: int, frames: int) -> Act:
@@ -226,20 +226,20 @@ def _whisper_encoder(sketch: Sketch, config: Config, path: str, hidden: int, fra
     for layer in range(config.layers("encoder_layers")):
         inside = f"{path}.layers.{layer}"
         normed = sketch.norm(f"{inside}.self_attn_layer_norm", stream, bias=True)
-        attended = _self_attention(sketch, f"{inside}.self_attn", heads, normed, frames)
+        attended = self_attention(sketch, f"{inside}.self_attn", heads, normed, frames)
         stream = sketch.add(f"{inside}.attention_add", stream, attended, module=inside)
         stream = _whisper_feed_forward(sketch, inside, stream, inner, function)
     return sketch.norm(f"{path}.layer_norm", stream, bias=True)
 
 
 def _whisper_decoder_layer(
-    sketch: Sketch, path: str, stream: Act, heads: _Heads, heard: Act, frames: int, inner: int, function: str
+    sketch: Sketch, path: str, stream: Act, heads: Heads, heard: Act, frames: int, inner: int, function: str
 ) -> Act:
     normed = sketch.norm(f"{path}.self_attn_layer_norm", stream, bias=True)
-    attended = _cached_attention(sketch, f"{path}.self_attn", heads, normed)
+    attended = cached_attention(sketch, f"{path}.self_attn", heads, normed)
     stream = sketch.add(f"{path}.attention_add", stream, attended, module=path)
     normed = sketch.norm(f"{path}.encoder_attn_layer_norm", stream, bias=True)
-    attended = _cross_attention(sketch, f"{path}.encoder_attn", heads, normed, heard, frames)
+    attended = cross_attention(sketch, f"{path}.encoder_attn", heads, normed, heard, frames)
     stream = sketch.add(f"{path}.encoder_attention_add", stream, attended, module=path)
     return _whisper_feed_forward(sketch, path, stream, inner, function)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from stead.errors import BadInput
-from stead.graph import KV_CACHE, Graph, GraphBuilder, OperatorId, TensorId
+from stead.graph import BUFFER, KV_CACHE, Graph, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
 from stead.readers.common.op_costs import (
     FUNCTION_FLOPS,
@@ -116,6 +116,7 @@ class Sketch:
         self.parts: list[Part] = []
         self.parameters: dict[str, Parameter] = {}
         self.caches: dict[str, tuple[int, int]] = {}  # bytes and operator
+        self.buffers: dict[str, tuple[int, int]] = {}  # the same of what is neither trained nor cached
         self.folded: dict[str, int] = {}  # module without an operator of its own: the one it goes with
         self.matched = 0  # parameters whose bytes the files of the model tell
         self._stored = stored
@@ -187,6 +188,10 @@ class Sketch:
                 self.step.types.weight_bytes(math.prod(shape)) if size is None else size
             )
         return name
+
+    def buffer(self, name: str, elements: int, user: Act) -> None:
+        """Declare what an operator holds beside its parameters."""
+        self.buffers[f"{name}{BUFFER}"] = (self.step.types.weight_bytes(elements), user.producer)
 
     def _size_in_files(self, name: str, shape: Shape, pieces: Iterable[str]) -> int | None:
         if self._stored is None:
@@ -389,7 +394,7 @@ class Sketch:
         for name, parameter in self.parameters.items():
             users = [*(OperatorId(v) for v in parameter.users), *more_users.get(name, ())]
             build.weight(name, size_bytes=parameter.size_bytes, users=users)
-        for name, (size, user) in self.caches.items():
+        for name, (size, user) in {**self.caches, **self.buffers}.items():
             build.weight(name, size_bytes=size, users=[OperatorId(user)])
         for module, operator in self.folded.items():
             build.fold(module, OperatorId(operator))

@@ -16,7 +16,7 @@ from serve_place import Place
 from stead.placing.place import place as find
 from stead.plan import Plan
 from stead.report.columns import View
-from stead.serve import routes
+from stead.serve import interface
 from stead.serve.jobs import keep_plan
 from stead.workloads.demo import demo_graph
 
@@ -167,7 +167,7 @@ def test_names_out_of_files_come_as_data(place: Place, monkeypatch: pytest.Monke
     answer = ask(place.app, "GET", "/api/plans")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["plans"][0]["name"] == evil
-    assert routes.VIEW_TYPE.startswith("application/")
+    assert interface.VIEW_TYPE.startswith("application/")
 
 
 def test_home_of_a_newer_stead_is_refused(tmp_path: Path) -> None:

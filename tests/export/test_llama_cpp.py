@@ -12,7 +12,7 @@ from layered import drawn_counts, layered, plan_by_layers
 
 from stead.cluster import Cluster
 from stead.errors import BadInput
-from stead.export.llama import Llama, buffer_names
+from stead.export.llama_cpp import Llama, buffer_names
 from stead.export.llama_rules import (
     buffer_of,
     device_names,
