@@ -154,8 +154,7 @@ def test_on_a_smaller_card_than_planned_the_set_up_is_told_to_run_out_of_memory(
     user.does("place", model, "-d", devices, *SHAPE, *QUICK, "--solver", "series", "--target", "hf")
     user.does("export", "plan.json", "--to", "hf", "-o", "out")
     peak = int(Plan.load(tmp_path / "plan.json").trace.peak_bytes[0])
-    less = 0.8 if name == "mixtral" else 0.95  # how much of its experts is stacked at a time depends on threads
-    smaller = device_file(tmp_path / "smaller.toml", big=int(less * peak), small=4 * size)
+    smaller = device_file(tmp_path / "smaller.toml", big=int(0.95 * peak), small=4 * size)
     mapped = next((tmp_path / "out").glob("device_map*.json"))
     score = ["score", model, "-d", smaller, *SHAPE, "--evaluations", "20", "--from", "hf", mapped, "-o", "mine.json"]
     code, said, _ = user.tries(*score)
