@@ -277,6 +277,14 @@ def test_without_the_model_nothing_can_be_seen() -> None:
     assert "model=FOLDER" in verdict.outputs.detail
 
 
+def test_a_folder_without_weights_is_not_called_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(GPT2))
+    problem = small_gpt2()
+    verdict = HuggingFaceMap(model=str(tmp_path)).verify(plan_of(problem, [0] * len(problem.graph)))
+    assert not verdict.failed
+    assert "no weights to load" in verdict.outputs.detail
+
+
 # What transformers and accelerate do
 
 

@@ -206,6 +206,27 @@ def test_a_thousand_plans_of_layers_are_the_same_table_to_llama_and_to_vllm() ->
 # Why is it on the CPU, and what should be where?
 
 
+@pytest.mark.parametrize("target", ["ort", "trace", "llama"])
+def test_the_command_that_place_prints_is_pasted_whatever_files_are_called(
+    target: str, user: User, tmp_path: Path
+) -> None:
+    file = tmp_path / "my 'own' \"net\"."
+    if target == "llama":
+        file = file.with_suffix(".gguf")
+        file.write_bytes(tiny_gguf(2, experts=False))
+    else:
+        pytest.importorskip("onnx")
+        file = save_onnx(tmp_path).rename(file.with_suffix(".onnx"))
+    said = user.does("place", file.name, "-d", "2x 3090", *QUICK, "--solver", "even", "--target", target,
+                     "-o", "a plan.json")  # fmt: skip
+    following = said.partition("next: ")[2].partition("\n")[0]
+    commands = [shlex.split(one) for one in following.split(" | ")]
+    assert [words[1] for words in commands] == ["export", "explain", "report"]
+    for words in commands:
+        user.does(*words[1:])
+    assert (tmp_path / "out" / "README.txt").is_file() == (target != "llama")
+
+
 @pytest.mark.parametrize("name", ["branching", *(pytest.param(one, marks=slow) for one in ("residual", "attention"))])
 def test_openvino_runs_a_file_as_it_was_placed(name: str, user: User, tmp_path: Path) -> None:
     file = save_ir(name, tmp_path)
