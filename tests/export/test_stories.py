@@ -210,14 +210,15 @@ def test_a_thousand_plans_of_layers_are_the_same_table_to_llama_and_to_vllm() ->
 def test_the_command_that_place_prints_is_pasted_whatever_files_are_called(
     target: str, user: User, tmp_path: Path
 ) -> None:
-    file = tmp_path / "my 'own' \"net\"."
+    file = tmp_path / "models" / "my 'own' \"net\"."
+    file.parent.mkdir()
     if target == "llama":
         file = file.with_suffix(".gguf")
         file.write_bytes(tiny_gguf(2, experts=False))
     else:
         pytest.importorskip("onnx")
         file = save_onnx(tmp_path).rename(file.with_suffix(".onnx"))
-    said = user.does("place", file.name, "-d", "2x 3090", *QUICK, "--solver", "even", "--target", target,
+    said = user.does("place", file, "-d", "2x 3090", *QUICK, "--solver", "even", "--target", target,
                      "-o", "a plan.json")  # fmt: skip
     following = said.partition("next: ")[2].partition("\n")[0]
     commands = [shlex.split(one) for one in following.split(" | ")]

@@ -297,6 +297,6 @@ def _print(
     if target is not None:
         from stead.export.targets import export_command
 
-        model = str(plans[0].provenance.get("model") or "MODEL")
+        model = "MODEL" if loaded.source is None else str(loaded.source.model)
         following = f"{export_command(written[0], target['name'], model)} | {following}"
     print_lines([line("wrote", f"{names}    next: {following}")])
