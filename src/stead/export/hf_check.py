@@ -34,7 +34,6 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
             return {"missing": f'the check needs {package}: pip install "stead[hf]"'}
     warnings.simplefilter("ignore")
     import_module("transformers").logging.set_verbosity_error()
-    _load_without_warming_up()
     check = Check(job)
     try:
         return check.run()
@@ -57,6 +56,7 @@ class Check:
         self.torch.manual_seed(0)
         self.torch.set_num_threads(1)
         transformers = import_module("transformers")
+        _load_without_warming_up()
         config = transformers.AutoConfig.from_pretrained(job["model"])
         kind = getattr(transformers, config.architectures[0])
         self.whole = kind.from_pretrained(job["model"], dtype=self.torch.float32).eval()
