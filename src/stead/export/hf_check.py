@@ -156,7 +156,8 @@ def _load_without_warming_up() -> None:
     On real cards it asks for no more than they have; devices that it does not know would fail there already, before a
     single weight is loaded.
     """
-    import_module("transformers.modeling_utils").caching_allocator_warmup = lambda *_: None
+    modeling: Any = import_module("transformers.modeling_utils")
+    modeling.caching_allocator_warmup = lambda *_: None
 
 
 def _loader(work: str) -> Any:
