@@ -2,10 +2,12 @@
 
     python experiments/exports/memory.py                          # six architectures, 8 and 96 tokens
     python experiments/exports/memory.py --models gpt2 --tokens 32
+    python experiments/exports/memory.py --random 5               # maps at random, with both meanings of "cpu"
 
 Each model is planned for two accelerators and a CPU and loaded by transformers three times: on accelerators without
 limits, which gives the ledger; where the first has its planned peak (and the room that the plan sets aside beside it),
-which has to work; and where it has 5 % less than that peak. All in one process, with what `stead verify` runs.
+which has to work; and where it has 5 % less than that peak. All in one process, with what `stead verify` runs. Random
+maps are loaded and run within their planned peak and that room.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "export"))
 from hf_models import NAMES
 from hf_models import main as write_models
-from test_hf_device_maps import devices_for, limited
+from test_hf_device_maps import devices_for, limited, scattered
 
 from stead.export.check_process import write_files
-from stead.export.hf import HuggingFaceMap
+from stead.export.hf import MEANINGS, HuggingFaceMap
 from stead.export.hf_check import Check
 from stead.export.hf_verify import job_of, limit_of
 from stead.export.placing import place_for
@@ -35,6 +37,9 @@ from stead.problem import Latency
 HEAD = """
 | model | tokens | planned peak, bytes | room beside it | ledger | of peak and room | at the peak | 5 % less |
 |---|---|---|---|---|---|---|---|"""
+RANDOM_HEAD = """
+| model | "cpu" means | random maps | fit into peak and room | ledger by peak and room |
+|---|---|---|---|---|"""
 
 
 def main() -> None:
@@ -42,14 +47,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Planned memory of device maps beside what is used.")
     parser.add_argument("--models", default=",".join(NAMES), help="separated by commas")
     parser.add_argument("--tokens", default="8,96", help="lengths of prompts, separated by commas")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N maps at random of each model instead")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     import_module("transformers").logging.set_verbosity(CRITICAL)
     names = given.models.split(",")
-    print(HEAD)
+    print(RANDOM_HEAD if given.random else HEAD)
     with tempfile.TemporaryDirectory(prefix="stead-memory-") as work:
         write_models(work, *names)
         for name in names:
+            if given.random:
+                for means in MEANINGS:
+                    print(random_row(Path(work), name, means, given.random), flush=True)
+                continue
             for tokens in map(int, given.tokens.split(",")):
                 print(row(Path(work), name, tokens), flush=True)
 
@@ -69,6 +79,24 @@ def row(folder: Path, name: str, tokens: int) -> str:
         _, full = run(target, plan, work, int(0.95 * peak) + room)
     cells = (name, tokens, f"{peak:,}", f"{room:,}", f"{ledger:,}", f"{ledger / (peak + room):.3f}", fits, full)
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def random_row(folder: Path, name: str, means: str, count: int) -> str:
+    """A line of the table of random maps."""
+    target = HuggingFaceMap(model=str(folder / name), cpu_means=means)
+    problem = target.charged(devices_for(folder, name, shares=(9.0, 9.0)).problem(Latency()))
+    fitting, shares = 0, []
+    for seed in range(count):
+        plan = scattered(problem, seed, by_group=True)
+        peak = max(1, int(plan.trace.peak_bytes[0]))
+        limit = limit_of(limited(plan, peak).problem.cluster.devices[0])
+        with tempfile.TemporaryDirectory(prefix="stead-memory-") as work:
+            write_files(target.export(plan), Path(work))
+            ledger, said = run(target, plan, work, limit)
+        fitting += said == "fits"
+        shares.append(ledger / limit)
+    spread = f"{min(shares):.2f} to {max(shares):.2f}"
+    return f"| {name} | {means} | {count} | {fitting} of {count} | {spread} |"
 
 
 def run(target: HuggingFaceMap, plan: Plan, work: str, limit: int | None) -> tuple[int, str]:

@@ -18,6 +18,7 @@ from stead.cluster import Cluster
 from stead.errors import BadInput
 from stead.export.base import Exporter
 from stead.export.hf import HuggingFaceMap
+from stead.export.hf_charges import ROOM
 from stead.export.hf_modules import Modules, place_in_map
 from stead.export.hf_verify import limit_of
 from stead.export.placing import place_for
@@ -32,9 +33,6 @@ from stead.testing.exporters import ExporterContract, plan_of
 
 HERE = Path(__file__).parent
 NAMES = ("llama", "gpt2", "t5", "mixtral", "llava", "qwen3")
-# Of the planned peak, what is used for certain: threads of transformers stack the experts of Mixtral, and how much of
-# them is there at a time depends on the threads; with a single one it is 0.74.
-CERTAIN = {"mixtral": 0.7}
 TOKENS = 8  # with an image of 4 for the model that looks
 DEVICES = """
 [[device]]
@@ -188,11 +186,54 @@ def test_cpu_beside_accelerators_is_no_plain_map_unless_weights_only_wait_there(
     plan = plan_of(problem, row)
     computes, waits = (HuggingFaceMap(cpu_means=means).export(plan) for means in ("compute", "offload"))
     assert sorted(computes.files) == ["device_map.stead.json", "load.py"]
-    assert 'CPU_COMPUTES = "device_map.stead.json", 0, True' in str(computes.files["load.py"])
+    assert 'CPU_COMPUTES = "device_map.stead.json", 0, True, True' in str(computes.files["load.py"])
     assert sorted(waits.files) == ["device_map.json", "load.py"]
     assert json.loads(str(waits.files["device_map.json"]))["transformer.h.1"] == "cpu"
     everything = HuggingFaceMap().export(plan_of(problem, [host] * len(row)))
     assert sorted(everything.files) == ["device_map.json", "load.py"]  # a map of "cpu" alone does compute there
+
+
+@pytest.mark.parametrize(
+    ("head", "rest", "plain"),
+    [("3090", "cpu", True), ("3060", "cpu", False), ("cpu", "cpu", False), ("3060", "3060", True)],
+)
+def test_weights_that_wait_go_to_the_planned_device_also_where_a_map_does_not_name_it(
+    head: str, rest: str, plain: bool
+) -> None:
+    problem = small_gpt2(cpu=True)  # the 3090 is the main device
+    names = problem.cluster.names
+    row = [names.index(rest if key.startswith("transformer.h.") else head) for key in Modules(problem.graph).keys]
+    made = HuggingFaceMap(cpu_means="offload").export(plan_of(problem, row))
+    assert sorted(made.files) == [f"device_map{'' if plain else '.stead'}.json", "load.py"]
+    file = f"device_map{'' if plain else '.stead'}.json"
+    assert f'CPU_COMPUTES = "{file}", 0, {not plain}, False' in str(made.files["load.py"])
+
+
+def test_the_main_device_has_room_for_what_passes_through_it_and_stays() -> None:
+    problem = small_gpt2(cpu=True)
+    computes, waits = (
+        HuggingFaceMap(cpu_means=means).charged(problem).cluster.devices for means in ("compute", "offload")
+    )
+    assert [one.alias.get(ROOM) for one in waits[1:]] == [one.alias.get(ROOM) for one in computes[1:]]
+    states, wide = 8 * 64 * 4, 8 * 256 * 4
+    weights = (256 * 64 + 64) * 4  # of h.N.mlp.c_proj, which runs with most beside it
+    alive = wide + 2 * states  # what it reads, what it makes, what that is added to
+    held = wide + states  # what the module around it was called with, and what is kept of tables
+    caches = 3 * 2 * states
+    room = int(waits[0].alias[ROOM]) - int(computes[0].alias[ROOM])
+    least = weights + alive + caches
+    assert least <= room <= least + held + 2 * states
+
+
+def test_experts_are_joined_before_the_rest_of_their_block_is_loaded() -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8}
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 128, "torch_dtype": "float32"}
+    model = HuggingFace(phase="prefill", context=1).from_config({"model_type": "mixtral", **sizes, **experts})
+    problem = HuggingFaceMap().charged(load(model, "2x 3090").problem(Latency()))
+    v = problem.graph.index("model.layers.1.mlp.experts")
+    third = 4 * 64 * 1024 * 4
+    rest = (4 * 64 * 64 + 4 * 64 + 2 * 64) * 4  # attention, the router and two norms
+    assert third - rest <= problem.costs.workspace_bytes[v, 0] <= third - rest + 8 * 64 * 4
 
 
 def test_streamed_weights_and_returned_results_are_charged_once() -> None:
@@ -236,6 +277,14 @@ def test_without_the_model_nothing_can_be_seen() -> None:
     assert "model=FOLDER" in verdict.outputs.detail
 
 
+def test_a_folder_without_weights_is_not_called_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(GPT2))
+    problem = small_gpt2()
+    verdict = HuggingFaceMap(model=str(tmp_path)).verify(plan_of(problem, [0] * len(problem.graph)))
+    assert not verdict.failed
+    assert "no weights to load" in verdict.outputs.detail
+
+
 # What transformers and accelerate do
 
 
@@ -252,7 +301,7 @@ def test_transformers_runs_a_plan_as_it_was_made_in_the_memory_that_was_planned(
     assert verdict.placed.result == "passed", verdict
     assert verdict.memory.result == "passed", verdict
     ledger = int(verdict.memory.detail.split()[1])
-    assert CERTAIN.get(name, 0.95) * peak <= ledger <= limit_of(limited(plan, peak).problem.cluster.devices[0])
+    assert 0.95 * peak <= ledger <= limit_of(limited(plan, peak).problem.cluster.devices[0])
 
 
 @needs_transformers
@@ -260,7 +309,7 @@ def test_transformers_runs_a_plan_as_it_was_made_in_the_memory_that_was_planned(
 def test_with_5_percent_less_than_planned_it_runs_out_of_memory_and_tensors_are_named(name: str, models: Path) -> None:
     exporter = HuggingFaceMap(model=str(models / name))
     plan = place_for(exporter, devices_for(models, name), objective=Latency(), solver="series")
-    full = exporter.verify(limited(plan, int(CERTAIN.get(name, 0.95) * plan.trace.peak_bytes[0])))
+    full = exporter.verify(limited(plan, int(0.95 * plan.trace.peak_bytes[0])))
     assert full.failed
     assert full.memory.result == "failed", full
     assert full.memory.detail.startswith("big is full: vdev:0 is out of memory")
@@ -315,14 +364,15 @@ def limited(plan: Plan, usable: int) -> Plan:
 @pytest.mark.slow
 @pytest.mark.parametrize("means", ["compute", "offload"])
 @pytest.mark.parametrize("name", NAMES)
-def test_random_placements_of_modules_run_as_planned(name: str, means: str, models: Path) -> None:
+def test_random_placements_run_as_planned_in_the_memory_that_was_planned(name: str, means: str, models: Path) -> None:
     exporter = HuggingFaceMap(model=str(models / name), cpu_means=means)
     loaded = devices_for(models, name, shares=(9.0, 9.0))
     for seed in range(5):
         plan = scattered(exporter.charged(loaded.problem(Latency())), seed, by_group=True)
-        verdict = exporter.verify(plan)
+        verdict = exporter.verify(limited(plan, max(1, int(plan.trace.peak_bytes[0]))))
         assert not verdict.failed, verdict
         assert verdict.placed.result == "passed", verdict
+        assert verdict.memory.result == "passed", verdict
 
 
 def test_clusters_of_two_cpus_are_refused() -> None:

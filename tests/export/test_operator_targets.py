@@ -19,7 +19,8 @@ from stead.errors import BadInput
 from stead.export.base import Exporter
 from stead.export.check_process import write_files
 from stead.export.onnx_devices import OnnxDevices
-from stead.export.openvino import OpenVino, openvino_names
+from stead.export.openvino import RELATIVE, OpenVino, openvino_names
+from stead.export.openvino_check import compared_before_softmax, show_logits
 from stead.export.ort import Ort
 from stead.placing.loading import load
 from stead.placing.place import place_problem
@@ -102,6 +103,60 @@ def test_a_signal_after_a_verification_by_openvino_finds_the_process_as_it_was(t
     finally:
         signal.signal(signal.SIGALRM, before)
     assert seen == [signal.SIGALRM]
+
+
+def test_a_softmax_that_rounding_decides_is_compared_by_what_it_reads_and_no_other() -> None:
+    large, small = (np.array([[size, size, 0.5 * size]], dtype=np.float32) for size in (1e6, 100.0))
+    rounded = np.nextafter(large, np.float32(np.inf))  # one bit: the softmax of it is another
+    found = compared_before_softmax([rounded], [large])
+    assert found is not None
+    assert 0 < found < RELATIVE
+    assert compared_before_softmax([large * np.float32(1.001)], [large]) > RELATIVE  # type: ignore[operator]
+    assert compared_before_softmax([small + np.float32(1)], [small]) is None
+    assert compared_before_softmax([rounded, small], [large, small]) is None
+    assert compared_before_softmax([large * np.float32(np.inf)], [large * np.float32(np.inf)]) is None
+
+
+def test_a_result_that_rounding_decides_is_told_to_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    file = save_ir("branching", tmp_path)
+    exporter, problem = OpenVino(model=str(file)), load(file, "2x 3090+cpu").problem(Latency())
+    plan = plan_of(problem, [0] * len(problem.graph))
+    told = {"difference": 0.3, "plugins": {"GPU.0": "CPU"}, "layers": 3, "submodels": 1, "ran": ["CPU"]}
+    for relative, result, word in ((None, "failed", "by 3.0e-01 at most"), (1e-7, "passed", "rounding alone"),
+                                   (1e-3, "failed", "1.0e-03 of its largest value")):  # fmt: skip
+        monkeypatch.setattr(
+            "stead.export.openvino.told_by", lambda *_, answer={**told, "relative": relative}: answer
+        )
+        outputs = exporter.verify(plan).outputs
+        assert (outputs.result, word in outputs.detail) == (result, True), outputs
+
+
+def test_logits_are_what_the_softmax_of_a_result_reads() -> None:
+    ov = pytest.importorskip("openvino")
+    ops = ov.opset13
+    x = ops.parameter([2, 4], np.float32, name="x")
+    doubled = ops.add(x, x)
+    chosen = ops.unsqueeze(ops.softmax(doubled, 1), ops.constant(np.array([0])))
+    model, other = ov.Model([chosen], [x], "softmax"), ov.Model([doubled], [x], "sum")
+    given = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert not show_logits(other)
+    assert show_logits(model)
+    assert np.array_equal(ov.compile_model(model, "CPU")([given])[0], 2 * given)
+
+
+@pytest.mark.slow
+def test_a_net_of_equal_weights_passes_by_its_logits(tmp_path: Path) -> None:
+    ov, onnx = pytest.importorskip("openvino"), pytest.importorskip("onnx")
+    net = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
+    if not net.is_file():
+        pytest.skip("this version of onnx does not bring its test models along")
+    file = tmp_path / "net.xml"
+    ov.save_model(ov.convert_model(net), file, compress_to_fp16=False)
+    problem = load(file, "2x 3090+cpu").problem(Latency())
+    row = np.random.default_rng(0).integers(0, 3, len(problem.graph)).tolist()
+    verdict = OpenVino(model=str(file)).verify(plan_of(problem, row))
+    assert (verdict.outputs.result, verdict.placed.result) == ("passed", "passed"), verdict
 
 
 def test_devices_have_the_names_that_openvino_knows_them_by() -> None:

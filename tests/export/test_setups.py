@@ -18,6 +18,7 @@ from stead.export.setups import read_setup
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.readers import write_graph
+from stead.readers.hf import HuggingFace
 from stead.solvers import Budget, solver
 from stead.testing.exporters import drawn_plans, plan_of
 from stead.workloads.demo import demo_graph
@@ -226,3 +227,17 @@ def test_device_maps_come_back(model: str, tmp_path: Path) -> None:
     found = read_setup("hf", str(tmp_path / name), problem)
     assert found.placement.devices.tolist() == ready.placement.devices.tolist()
     assert found.options == {}
+
+
+def test_a_module_that_only_holds_a_shared_weight_is_read_and_noted_where_it_is_elsewhere(tmp_path: Path) -> None:
+    sizes = {"vocab_size": 128, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
+    config = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], **sizes, "torch_dtype": "float32"}
+    model = HuggingFace(phase="prefill", context=8).from_config(config)
+    problem = load(model, "2x 3090").problem(Latency())
+    made = exporter("hf").export(plan_of(problem, [1] * len(problem.graph))).files["device_map.json"]
+    assert json.loads(str(made))["shared"] == 1
+    found = read_setup("hf", str(made), problem)
+    assert (set(found.placement.devices.tolist()), found.notes) == ({1}, ())
+    apart = read_setup("hf", json.dumps({**json.loads(str(made)), "shared": 0}), problem)
+    assert set(apart.placement.devices.tolist()) == {1}
+    assert apart.notes == ("shared.weight counts where it is used, not on 3090:0",)

@@ -154,8 +154,7 @@ def test_on_a_smaller_card_than_planned_the_set_up_is_told_to_run_out_of_memory(
     user.does("place", model, "-d", devices, *SHAPE, *QUICK, "--solver", "series", "--target", "hf")
     user.does("export", "plan.json", "--to", "hf", "-o", "out")
     peak = int(Plan.load(tmp_path / "plan.json").trace.peak_bytes[0])
-    less = 0.8 if name == "mixtral" else 0.95  # how much of its experts is stacked at a time depends on threads
-    smaller = device_file(tmp_path / "smaller.toml", big=int(less * peak), small=4 * size)
+    smaller = device_file(tmp_path / "smaller.toml", big=int(0.95 * peak), small=4 * size)
     mapped = next((tmp_path / "out").glob("device_map*.json"))
     score = ["score", model, "-d", smaller, *SHAPE, "--evaluations", "20", "--from", "hf", mapped, "-o", "mine.json"]
     code, said, _ = user.tries(*score)
@@ -205,6 +204,28 @@ def test_a_thousand_plans_of_layers_are_the_same_table_to_llama_and_to_vllm() ->
 
 
 # Why is it on the CPU, and what should be where?
+
+
+@pytest.mark.parametrize("target", ["ort", "trace", "llama"])
+def test_the_command_that_place_prints_is_pasted_whatever_files_are_called(
+    target: str, user: User, tmp_path: Path
+) -> None:
+    file = tmp_path / "models" / "my 'own' \"net\"."
+    file.parent.mkdir()
+    if target == "llama":
+        file = file.with_suffix(".gguf")
+        file.write_bytes(tiny_gguf(2, experts=False))
+    else:
+        pytest.importorskip("onnx")
+        file = save_onnx(tmp_path).rename(file.with_suffix(".onnx"))
+    said = user.does("place", file, "-d", "2x 3090", *QUICK, "--solver", "even", "--target", target,
+                     "-o", "a plan.json")  # fmt: skip
+    following = said.partition("next: ")[2].partition("\n")[0]
+    commands = [shlex.split(one) for one in following.split(" | ")]
+    assert [words[1] for words in commands] == ["export", "explain", "report"]
+    for words in commands:
+        user.does(*words[1:])
+    assert (tmp_path / "out" / "README.txt").is_file() == (target != "llama")
 
 
 @pytest.mark.parametrize("name", ["branching", *(pytest.param(one, marks=slow) for one in ("residual", "attention"))])

@@ -264,6 +264,7 @@ def _save(plans: list[Plan], output: Path) -> list[Path]:
 def _print(
     plans: list[Plan], loaded: Loaded, written: list[Path], assumed: tuple[str, ...], json: bool, verbose: bool
 ) -> None:
+    import shlex
     import sys
     from dataclasses import asdict
 
@@ -291,7 +292,11 @@ def _print(
         print_lines([line("both", f"the placements for latency and for throughput {agree}")])
     names = " and ".join(str(path) for path in written)
     target = plans[0].provenance.get("target")
-    following = f"stead explain {written[0]} | stead report {written[0]}"
+    first_plan = shlex.quote(str(written[0]))
+    following = f"stead explain {first_plan} | stead report {first_plan}"
     if target is not None:
-        following = f"stead export {written[0]} --to {target['name']} | {following}"
+        from stead.export.targets import export_command
+
+        model = "MODEL" if loaded.source is None else str(loaded.source.model)
+        following = f"{export_command(written[0], target['name'], model)} | {following}"
     print_lines([line("wrote", f"{names}    next: {following}")])

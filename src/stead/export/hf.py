@@ -23,6 +23,8 @@ from stead.problem import Constraints, Problem
 COMPUTE, OFFLOAD = MEANINGS = ("compute", "offload")
 CONSUMERS = ("transformers", "accelerate", "torch")
 PLAIN, OURS, LOADER = "device_map.json", "device_map.stead.json", "load.py"
+SEQUENTIAL = "HF_DEACTIVATE_ASYNC_LOAD"  # of transformers: tensors are loaded one by one
+IN_ORDER = 8  # below this Python's sets hold integers in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +107,18 @@ class HuggingFaceMap:
             raise BadInput(f"{self.name} cannot take this plan: {reason}")
         refuse_moves(self, self.project(plan))
         device_map = self.device_map(plan)
-        file = PLAIN if self._loads_by_itself(device_map) else OURS
+        main = accelerate_name(plan.problem.cluster, main_device(plan.problem.cluster))
+        file = PLAIN if self._loads_by_itself(device_map, main) else OURS
         loader = LOADER_TEXT.format(
-            file=file,
-            main=json.dumps(accelerate_name(plan.problem.cluster, main_device(plan.problem.cluster))),
-            computes=file == OURS,
+            file=file, main=json.dumps(main), named=file == OURS, computes=self.cpu_means == COMPUTE
         )
         lines = [
             f"python {LOADER} MODEL_FOLDER", "# or in Python:", "from load import load", 'model = load("MODEL_FOLDER")',
         ]  # fmt: skip
         if file == PLAIN:
             lines += [
-                "# or without load.py, with the class of the model:",
+                f"# or without load.py, with the class of the model; with {SEQUENTIAL}=1 in the environment it",
+                "# takes no more memory while it is loaded than planned:",
                 f'model = AutoModelForCausalLM.from_pretrained("MODEL_FOLDER", device_map=json.load(open("{PLAIN}")))',
             ]
         text = json.dumps(device_map, indent=1) + "\n"
@@ -139,10 +141,18 @@ class HuggingFaceMap:
                 raise BadInput(f"{weight} is planned on {wanted}, and transformers would put it on {found} by this map")
         return made
 
-    def _loads_by_itself(self, device_map: dict[str, int | str]) -> bool:
-        """Whether `from_pretrained(device_map=...)` alone gives the plan: "cpu" beside accelerators streams."""
+    def _loads_by_itself(self, device_map: dict[str, int | str], main: int | str) -> bool:
+        """Whether `from_pretrained(device_map=...)` alone gives the plan.
+
+        "cpu" beside accelerators streams, to the first of a set of their numbers; alone it computes.
+        """
         values = set(device_map.values())
-        return "cpu" not in values or values == {"cpu"} or self.cpu_means == OFFLOAD
+        if "cpu" not in values:
+            return True
+        if self.cpu_means == COMPUTE or main == "cpu":
+            return values == {"cpu"}
+        numbers = [one for one in values if isinstance(one, int)]
+        return main == min(numbers, default=None) and max(numbers) < IN_ORDER
 
 
 def main_device(cluster: Cluster) -> int:
@@ -167,33 +177,42 @@ def _literally(name: str) -> str:
 LOADER_TEXT = '''"""Loads a model, its modules where they are planned: `python load.py FOLDER`, or `load(FOLDER)`."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import torch
 import transformers
 
-FILE, MAIN, CPU_COMPUTES = "{file}", {main}, {computes}
+FILE, MAIN, NAME_MAIN, CPU_COMPUTES = "{file}", {main}, {named}, {computes}
+os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")  # threads that load ahead take more memory than planned
 
 
 def device_map():
-    """Module to device; what is on the CPU computes there, which accelerate only does for torch.device("cpu")."""
-    planned = json.loads(Path(__file__).with_name(FILE).read_text())
-    return {{name: torch.device("cpu") if CPU_COMPUTES and at == "cpu" else at for name, at in planned.items()}}
+    """Module to device, as accelerate takes it."""
+    return json.loads(Path(__file__).with_name(FILE).read_text())
+
+
+def computing(planned):
+    """The same map; what is on the CPU computes there, which accelerate only does for torch.device("cpu")."""
+    return {{name: torch.device("cpu") if at == "cpu" else at for name, at in planned.items()}}
 
 
 def load(folder, **options):
     """The model, ready to run; inputs may be anywhere, results come back to where they were."""
     config = transformers.AutoConfig.from_pretrained(folder)
     kind = getattr(transformers, config.architectures[0])
-    placed = device_map()
-    model = kind.from_pretrained(folder, device_map=placed, **options)
-    if CPU_COMPUTES:  # accelerate would take any device for the main one
-        from accelerate import dispatch_model
-        from accelerate.hooks import remove_hook_from_submodules
+    planned = device_map()
+    if not NAME_MAIN:
+        return kind.from_pretrained(folder, device_map=planned, **options).eval()
+    from accelerate import dispatch_model
+    from accelerate.hooks import remove_hook_from_submodules
 
-        remove_hook_from_submodules(model)
-        dispatch_model(model, placed, main_device=MAIN, skip_keys=model._skip_keys_device_placement)
+    model = kind.from_pretrained(folder, device_map=computing(planned), **options)
+    remove_hook_from_submodules(model)  # accelerate took any device for the main one
+    placed = computing(planned) if CPU_COMPUTES else planned
+    skipped = model._skip_keys_device_placement
+    dispatch_model(model, placed, main_device=MAIN, skip_keys=skipped, force_hooks=True)
     return model.eval()
 
 

@@ -4,7 +4,8 @@ Its results go back to the device of its input, which is the main one. Every blo
 tables of positions by copies of its own, block after block. A function of a graph is several operations of torch, each
 with a result of its own that takes room for a while; and what a module was called with is kept until it returns, as is
 what was looked up in tables. Attention is one kernel, which never holds all scores. What is on the CPU "to be
-offloaded" runs on the main device, and its weights are copied there each time.
+offloaded" runs on the main device: the weights of one module after the other are copied there each time, and what it
+computes and caches stays there, although the plan has it on the CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs
 from stead.export.hf_modules import Modules
-from stead.graph import Graph
+from stead.graph import BUFFER, Graph
 from stead.problem import Problem
 
 MARK = "charged for"  # in the aliases of the main device: what was charged once is not charged again
@@ -46,8 +47,9 @@ def charged(problem: Problem, target: str, *, main: int, streams: bool) -> Probl
     if streams and host is not None and host != main:
         seconds[:, host] = seconds[:, main] + _streamed(problem, host, main)
     seconds += _copies(problem, main, away=[d != main and not (streams and d == host) for d in range(len(devices))])
-    cluster = _cluster(problem.cluster, problem.graph, main, host if streams else None, word)
     room = np.maximum(problem.costs.workspace_bytes, _room(problem.graph)[:, None])
+    passing = _passing_through(problem.graph, room[:, main]) if streams and host not in (None, main) else 0
+    cluster = _cluster(problem.cluster, problem.graph, main, host if streams else None, word, passing)
     costs = Costs(
         problem.graph, cluster, seconds, workspace_bytes=room, sources=problem.costs.sources,
         tensor_seconds=problem.costs.tensor_seconds,
@@ -102,8 +104,13 @@ def _experts(graph: Graph, v: int) -> int:
 
 
 def _stacked(graph: Graph, v: int) -> int:
-    """Bytes of two of the three matrices of all experts: when they are loaded, those are there in parts and stacked."""
-    return 2 * int(graph.parameter_bytes[v]) // 3
+    """Bytes beyond the weights while experts are loaded, which is before the rest of their block.
+
+    Two of their three matrices, stacked, are joined into one, so that both are there twice and the third is not yet.
+    """
+    keys = Modules(graph).keys
+    block = sum(int(size) for key, size in zip(keys, _weights(graph), strict=True) if key == keys[v])
+    return max(0, 4 * int(_weights(graph)[v]) // 3 - block)
 
 
 def _arguments(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -181,14 +188,14 @@ def _copies(problem: Problem, main: int, *, away: list[bool]) -> np.ndarray[tupl
     return more
 
 
-def _cluster(cluster: Cluster, graph: Graph, main: int, host: int | None, word: str) -> Cluster:
-    """The cluster with the mark, and with room for what lives beside the plan."""
+def _cluster(cluster: Cluster, graph: Graph, main: int, host: int | None, word: str, passing: int) -> Cluster:
+    """The cluster with the mark, and with room for what lives beside the plan; `passing` bytes of it on the main."""
     streams = host is not None and host != main
     devices = []
     for d, device in enumerate(cluster):
         room = 0
         if not device.is_host:
-            room = _seen_states(graph) + _masks(graph) + (_largest_module(graph) if streams and d == main else 0)
+            room = _seen_states(graph) + _masks(graph) + (passing if d == main else 0)
         marks: dict[str, str | int] = dict(device.alias)
         if d == main:
             marks[MARK] = word
@@ -202,12 +209,31 @@ def _cluster(cluster: Cluster, graph: Graph, main: int, host: int | None, word: 
     return replace(cluster, devices=tuple(devices), links=_links(cluster, devices[host], devices[main]))
 
 
-def _largest_module(graph: Graph) -> int:
-    """Bytes of the weights that are streamed together."""
-    sizes: dict[str, int] = {}
-    for key, size in zip(Modules(graph).keys, graph.parameter_bytes.tolist(), strict=True):
-        sizes[key] = sizes.get(key, 0) + size
-    return max(sizes.values(), default=0)
+def _passing_through(graph: Graph, room: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+    """The most bytes that what waits on the CPU can take of the main device, whichever part of the model that is.
+
+    Hooks bring the weights of the module that runs and take them away when it is done. What modules hand on, need for
+    a while and cache is there as if they were planned there; buffers are not taken away.
+    """
+    last = graph.tensor_producer.copy()
+    np.maximum.at(last, graph.tensor_of_read, graph.readers)
+    last[graph.tensor_kept] = len(graph) - 1
+    changes = np.zeros(len(graph) + 1, dtype=np.int64)
+    np.add.at(changes, graph.tensor_producer, graph.tensor_bytes)
+    np.subtract.at(changes, last + 1, graph.tensor_bytes)
+    alive = np.cumsum(changes)[:-1]
+    buffers = sum(
+        int(size) for name, size in zip(graph.weight_names, graph.weight_bytes, strict=True) if name.endswith(BUFFER)
+    )
+    return int((alive + room + _weights(graph)).max(initial=0)) + int(graph.kv_cache_bytes) + buffers
+
+
+def _weights(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Bytes of what each operator has from the file of the model; caches are not in it."""
+    held = np.zeros(len(graph), dtype=np.int64)
+    loaded = ~graph.is_kv_cache[graph.weight_of_use]
+    np.add.at(held, graph.weight_users[loaded], graph.weight_bytes[graph.weight_of_use[loaded]])
+    return held
 
 
 def _masks(graph: Graph) -> int:

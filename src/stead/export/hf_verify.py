@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5  # of logits, against the model on one device
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 SHORT = 8  # tokens of a run where the plan does not say how many
+WEIGHTS = ("*.safetensors", "*.bin")  # files that transformers loads
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 UNSEEN: Result = "not checkable here"
 
@@ -33,6 +34,8 @@ def verified(target: HuggingFaceMap, plan: Plan, bundle: Bundle) -> Verdict:
     folder = Path(target.model)
     if not (folder / "config.json").is_file():
         raise BadInput(f"{shown_path(folder)} has no config.json; give the folder that the model was planned from")
+    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
+        return unseen(f"{shown_path(folder)} has no weights to load ({', '.join(WEIGHTS)})")
     with tempfile.TemporaryDirectory(prefix="stead-hf-") as work:
         write_files(bundle, Path(work))
         told = told_by("stead.export.hf_check", job_of(target, plan, work, folder), work, OFFLINE)

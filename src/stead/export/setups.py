@@ -85,8 +85,9 @@ def _from_device_map(text: str, problem: Problem) -> Setup:
     modules = module_paths(graph)
     devices = {key: _accelerate_device(cluster, key, value, where) for key, value in found.items()}
     idle = [key for key in devices if not _covers(modules, key)]
+    owners = [name.rpartition(".")[0] for name in graph.weight_names]  # a module may be there for its weight alone
     for key in idle:
-        if not any(word in key.rpartition(".")[2] for word in _WITHOUT_OPERATORS):
+        if not _covers(owners, key) and not any(word in key.rpartition(".")[2] for word in _WITHOUT_OPERATORS):
             near = did_you_mean(key, _all_paths(modules))
             raise BadInput(f"{where}: the model has no module {key!r}{near}")
     labels = np.array([_place_of(module, devices) for module in modules], dtype=np.int32)
@@ -96,7 +97,20 @@ def _from_device_map(text: str, problem: Problem) -> Setup:
         raise BadInput(f"{where}: no module in the map holds {name!r} ({len(bare)} operators with weights)")
     row = spread_labels(graph, labels).astype(np.uint8)  # what has no weights runs where its inputs are
     streams = "cpu" in found.values() and len(set(found.values())) > 1 and not where.endswith(".stead.json")
-    return _mapped(problem, row, (), streams=streams)
+    return _mapped(problem, row, _counted_where_used(problem, row, devices, idle), streams=streams)
+
+
+def _counted_where_used(
+    problem: Problem, row: NDArray[np.uint8], devices: Mapping[str, int], idle: Sequence[str]
+) -> tuple[str, ...]:
+    """A note on every module that only holds a weight, and on another device than what uses that."""
+    graph, notes = problem.graph, []
+    for weight, name in enumerate(graph.weight_names):
+        users = graph.weight_users[graph.weight_user_first[weight] : graph.weight_user_first[weight + 1]]
+        key = next((key for key in idle if name.startswith(f"{key}.")), None)
+        if key is not None and any(row[v] != devices[key] for v in users.tolist()):
+            notes.append(f"{name} counts where it is used, not on {problem.cluster.names[devices[key]]}")
+    return tuple(notes)
 
 
 def _mapped(problem: Problem, row: NDArray[np.uint8], notes: tuple[str, ...], *, streams: bool) -> Setup:

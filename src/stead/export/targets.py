@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stead.errors import BadInput, did_you_mean
@@ -24,6 +26,7 @@ class Target:
     granularity: Granularity  # the smallest thing that it can put on a device of its own
     checked: Checked  # how `verify` finds out that a consumer does what was planned
     at: str  # module:class
+    is_text: bool = False  # flags or a string, which `stead export` prints
 
 
 TARGETS: dict[str, Target] = {
@@ -39,17 +42,20 @@ TARGETS: dict[str, Target] = {
         "device configurations in an ONNX file", "operator", "by running", "stead.export.onnx_devices:OnnxDevices"
     ),
     "llama": Target(
-        "flags of llama.cpp: layers, experts, RPC", "layer", "by running or rule", "stead.export.llama_cpp:Llama"
+        "flags of llama.cpp: layers, experts, RPC", "layer", "by running or rule", "stead.export.llama_cpp:Llama",
+        is_text=True,
     ),
     "vllm": Target(
-        "a layer partition for pipeline stages of vLLM", "layer", "by running or rule", "stead.export.vllm:Vllm"
+        "a layer partition for pipeline stages of vLLM", "layer", "by running or rule", "stead.export.vllm:Vllm",
+        is_text=True,
     ),
     "megatron": Target(
         "the pipeline layout of Megatron-LM as one string", "layer", "by running or rule",
-        "stead.export.megatron:Megatron",
+        "stead.export.megatron:Megatron", is_text=True,
     ),
     "torchtitan": Target(
-        "names of modules per part for torchtitan", "layer", "by rule", "stead.export.torchtitan:Torchtitan"
+        "names of modules per part for torchtitan", "layer", "by rule", "stead.export.torchtitan:Torchtitan",
+        is_text=True,
     ),
     "deepspeed": Target(
         "a PipelineModule of DeepSpeed with given parts; experimental", "layer", "format only",
@@ -68,9 +74,7 @@ def exporter(name: str, **options: Any) -> Exporter:
     """The exporter of a target; texts are taken as values of its options."""
     if name not in TARGETS:
         raise BadInput(f"no target {name!r}{did_you_mean(name, TARGETS)}; `stead targets` lists them")
-    module, _, attribute = TARGETS[name].at.partition(":")
-    kind = getattr(import_module(module), attribute)
-    known = {option.name: option.default for option in fields(kind) if option.init}
+    kind, known = _kind(name)
     given: dict[str, Any] = {}
     for option, value in options.items():
         if option not in known:
@@ -83,3 +87,20 @@ def exporter(name: str, **options: Any) -> Exporter:
             raise BadInput(f"target {name!r}: option {option} needs a value of type {wanted}, got {value!r}") from None
     made: Exporter = kind(**given)
     return made
+
+
+def export_command(plan: str | Path, name: str, model: str) -> str:
+    """The command that exports a plan for a target, ready to be pasted."""
+    words = ["stead", "export", str(plan), "--to", name]
+    if not TARGETS[name].is_text:
+        takes_model = "model" in _kind(name)[1]
+        words += ["--set", f"model={model}"] if takes_model else []
+        words += ["-o", "out"]
+    return shlex.join(words)
+
+
+def _kind(name: str) -> tuple[Any, dict[str, Any]]:
+    """The class of a target, and its options with their defaults."""
+    module, _, attribute = TARGETS[name].at.partition(":")
+    kind = getattr(import_module(module), attribute)
+    return kind, {option.name: option.default for option in fields(kind) if option.init}

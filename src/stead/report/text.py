@@ -305,6 +305,8 @@ def _why(report: Report) -> str:
     )
     if len(report.used) == 1:
         only = report.used[0]
+        if only.headroom_bytes < 0:
+            return f"everything is on {only.name}, which is short by {format_bytes(-only.headroom_bytes)}"
         spare = "" if only.limit_bytes >= 2**60 else f" with {format_bytes(only.headroom_bytes)} to spare"
         return f"everything fits {only.name}{spare}{left_out}"
     return (
