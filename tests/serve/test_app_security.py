@@ -116,9 +116,15 @@ def test_the_name_of_an_upload_becomes_no_path(place: Place, monkeypatch: pytest
     assert read == [str(place.folder / "home" / "models" / digest / "model.onnx")]
 
 
-def test_devices_of_a_page_name_no_file(place: Place) -> None:
-    answer = ask(place.app, "POST", "/api/clusters/check", {"devices": "/etc/passwd.toml"})
-    assert (answer.status, "described by names" in answer.json["error"]) == (400, True)
+@pytest.mark.parametrize("path", ["/etc/passwd.toml", "../outside.toml", "../home/ui.sqlite/../x.json"])
+def test_devices_of_a_page_name_no_file_outside_its_folder(place: Place, path: str) -> None:
+    (place.root.parent / "outside.toml").write_text('[[device]]\nname = "a"\n')
+    for url, body in (
+        ("/api/clusters/check", {"devices": f"{path}; a.memory=1GiB"}), ("/api/clusters/toml", {"devices": path}),
+        ("/api/jobs", {"verb": "train", "policy": "gdp", "graphs": [], "updates": 1, "devices": path}),
+    ):  # fmt: skip
+        answer = ask(place.app, "POST", url, body)
+        assert (answer.status, "only files below" in answer.json["error"]) == (400, True)
 
 
 def test_the_app_listens_on_this_machine_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,11 @@ export function bytes(b) {
   return `${Math.round(b)} B`;
 }
 
+/** A rate: decimal, as data sheets and device texts have it. @param {number | null} b per second */
+export const rate = (b) => (b === null ? 'unlimited' : b >= 1e9 ? `${Number((b / 1e9).toPrecision(3))} GB/s` : `${Number((b / 1e6).toPrecision(3))} MB/s`);
+
 /** A share; small ones with a digit more. @param {number} x */
-export const percent = (x) => `${(x * 100).toFixed(x !== 0 && Math.abs(x) < 0.0995 ? 1 : 0)} %`;
+export const percent = (x) => (x > 0 && x < 0.0005 ? '< 0.1 %' : `${(x * 100).toFixed(x !== 0 && Math.abs(x) < 0.0995 ? 1 : 0)} %`);
 
 /** @param {number} n */
 export const count = (n) => n.toLocaleString('en');
