@@ -2,43 +2,14 @@
 // The cluster as cards and as the text of --devices, in both directions: the text is what is sent, cards edit its parts.
 
 import {html, nothing} from 'lit-html';
+import {changeOf, partsOf, split, textOf, withChange} from 'app/devices';
 import {linkMatrix} from 'app/links';
 import {bytes} from 'stead/units';
 
-/** @typedef {{count: number, name: string, memory: string, wiring: string}} Part  one card: "2x 3090 24GB @ pcie3x8" */
+/** @typedef {import('app/devices').Part} Part */
 /** @typedef {{set: (text: string, repair?: boolean) => void, both: (both: boolean) => void, load: (file: File | undefined) => void, save: () => void}} Acts */
 
 export const PRESETS = ['3090,3060', '2x A100-80GB', '4090 + cpu 64GB', 'auto'];
-
-/** What is described, and changes after semicolons: "3090,3060; 3090->3060.bandwidth=8GB/s". @param {string} text @returns {[string, string[]]} */
-function split(text) {
-  const [described, ...changes] = text.split(';').map((one) => one.trim());
-  return [described, changes.filter(Boolean)];
-}
-
-/** The value that a text gives to a property, if it does. @param {string} text @param {string} key @returns {string | undefined} */
-export function changeOf(text, key) {
-  const found = split(text)[1].find((one) => one.split('=')[0].trim() === key);
-  return found?.slice(found.indexOf('=') + 1).trim();
-}
-
-/** The text with a property set; without it where the value is empty. @param {string} text @param {string} key @param {string} value */
-export function withChange(text, key, value) {
-  const [described, changes] = split(text);
-  return [described, ...changes.filter((one) => one.split('=')[0].trim() !== key), ...(value ? [`${key}=${value}`] : [])].join('; ');
-}
-
-/** @param {string} text @returns {Part[]} */
-export function partsOf(text) {
-  return text.split(/[,+]/).map((one) => one.trim()).filter(Boolean).map((one) => {
-    const [left, wiring = ''] = one.split('@').map((part) => part.trim()), many = /^(\d+)\s*[x×*]\s*(.+)$/i.exec(left);
-    const rest = many ? many[2] : left, sized = /^(.*\S)\s+(\d+(?:\.\d+)?\s*[MGT]i?B)$/i.exec(rest);
-    return {count: many ? Number(many[1]) : 1, name: sized ? sized[1] : rest, memory: sized ? sized[2] : '', wiring};
-  });
-}
-
-/** @param {Part[]} parts */
-export const textOf = (parts) => parts.map((p) => `${p.count > 1 ? `${p.count}x ` : ''}${p.name}${p.memory ? ` ${p.memory}` : ''}${p.wiring ? ` @ ${p.wiring}` : ''}`).join(' + ');
 
 /** @param {string} text @param {any} checked @param {any[]} catalogue @param {boolean} both @param {string} last @param {Acts} acts */
 export function clusterEditor(text, checked, catalogue, both, last, acts) {

@@ -2,7 +2,7 @@
 // Links of a cluster as a matrix that can be edited: what is typed becomes a change in the text of --devices.
 
 import {html, nothing} from 'lit-html';
-import {changeOf, withChange} from 'app/cluster';
+import {changeOf, withChange} from 'app/devices';
 import {rate, seconds} from 'stead/units';
 
 const MOST = 8; // devices of a matrix

@@ -10,8 +10,8 @@ import {bytes, count, shortened} from 'stead/units';
 const KEPT = 'stead.place';
 const GOALS = [['latency', 'one step as soon as possible'], ['throughput', 'as many samples as possible'], ['both', 'both, one after the other']];
 
-/** @param {HTMLElement} root */
-export async function placeScreen(root) {
+/** @param {HTMLElement} root @param {string} [source]  a model to begin with: zoo:NAME or a path */
+export async function placeScreen(root, source = '') {
   const info = await get('/info');
   /** @type {any} */
   const state = {zoo: '', path: '', batch: '', context: '', phase: '', devices: '3090,3060', objective: 'latency', solver: 'auto', seconds: 20, pins: '', filter: '', both: true, last: '', ...kept(), model: null, checked: null, fit: null, reading: false, busy: false, errors: {}};
@@ -68,7 +68,8 @@ export async function placeScreen(root) {
   const key = (/** @type {KeyboardEvent} */ e) => { if (e.key === 'Enter' && e.ctrlKey && state.model && !state.busy && !state.errors.cluster) acts.solve(); };
   document.addEventListener('keydown', key);
   drawn();
-  if (state.zoo) acts.zoo(state.zoo); else fit().then(drawn);
+  if (source.startsWith('zoo:')) acts.zoo(source.slice(4));
+  else if (source) { state.path = source; acts.open(); fit().then(drawn); } else if (state.zoo) acts.zoo(state.zoo); else fit().then(drawn);
   return () => document.removeEventListener('keydown', key);
 }
 

@@ -3,7 +3,7 @@
 
 import {html, nothing, render} from 'lit-html';
 import {bytesOf, get, hear, post} from 'app/api';
-import {withChange} from 'app/cluster';
+import {withChange} from 'app/devices';
 import {clock, gapOf, gapText, steps, trouble} from 'app/parts';
 import {asBefore, viewOver} from 'app/patched';
 import {mount} from 'stead/report';
