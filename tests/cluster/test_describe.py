@@ -508,7 +508,8 @@ def test_a_file_can_be_changed_and_may_have_a_semicolon_in_its_name(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [("3090; 3061.memory=2x", "no device '3061'"), ("3090; 3090.memory=much", "cannot read"),
-     ("3090;", "no device '3090;'"), ("; 3090.memory=2x", "no devices given"), ("3090; memory=2x", "DEVICE.PROPERTY=VALUE")],
+     ("3090;", "no device '3090;'"), ("; 3090.memory=2x", "no devices given"),
+     ("3090; memory=2x", "DEVICE.PROPERTY=VALUE")],
 )  # fmt: skip
 def test_a_change_that_makes_no_sense_is_told(text: str, said: str) -> None:
     with pytest.raises(SteadError, match=re.escape(said)):

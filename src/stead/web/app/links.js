@@ -28,7 +28,7 @@ export function linkMatrix(text, checked, both, set, setBoth) {
     };
     return html`<input type="text" class=${given === undefined ? '' : 'given'} aria-label=${`${what} from ${source} to ${target}`} data-link=${own} .value=${given ?? ''} placeholder=${now} @change=${change}>`;
   };
-  return html`<details id="links"><summary class="soft">links: bandwidth and latency</summary><div class="scroll"><table class="matrix"><thead><tr><th>from ↓ to →</th>${devices.map((_, i) => html`<th>${letter(i)}</th>`)}</tr></thead><tbody>
+  return html`<details id="links" ?open=${/->/.test(text)}><summary class="soft">links: bandwidth and latency</summary><div class="scroll"><table class="matrix"><thead><tr><th>from ↓ to →</th>${devices.map((_, i) => html`<th>${letter(i)}</th>`)}</tr></thead><tbody>
     ${devices.map((a, i) => html`<tr><th scope="row">${letter(i)} ${a.name}</th>${devices.map((b) => { const link = one(a.name, b.name); return html`<td>${link ? html`${field(link, 'bandwidth', rate(link.bytes_per_second).replace(' ', ''))}${field(link, 'latency', seconds(link.latency_seconds).replace(' ', ''))}` : nothing}</td>`; })}</tr>`)}</tbody></table></div>
     <label class="field"><input type="checkbox" id="both-ways" .checked=${both} @change=${(/** @type {any} */ e) => setBoth(e.target.checked)}> change both ways at once</label></details>`;
 }

@@ -49,10 +49,10 @@ export function compared(views, names, go) {
   });
   const rows = [...moved.values()].sort((x, y) => y.work - x.work), shares = (/** @type {number[]} */ list) => list.map((s, d) => (s > 0.0005 ? `${a.head.devices[d].letter} ${percent(s)} ` : ''));
   const devices = views.flatMap((view) => view.head.devices.map((device, d) => ({device, d}))).filter((one, i, all) => all.findIndex(({device}) => device.name === one.device.name) === i), of = (/** @type {View} */ view, /** @type {string} */ name) => view.head.devices.find((one) => one.name === name);
-  return html`<div class="compared"><div class="scroll"><table>${head('')}<tbody>
+  return html`<div class="compared ${views.length > 2 ? 'many' : ''}"><div class="scroll"><table>${head('')}<tbody>
     ${row(units.map((unit) => `per ${unit}`).join(' / '), (view) => view.head.value, seconds, change)}${row('bound', (view) => view.head.bound?.seconds, seconds, change)}${row('transfers', (view) => view.col.tten.length, count, more)}
     ${devices.map(({device, d}) => html`${row(html`${deviceName(device, d)} busy`, (view) => of(view, device.name)?.busy, percent)}${row(html`${deviceName(device, d)} peak`, (view) => of(view, device.name)?.peak, bytes)}`)}</tbody></table></div>
     <div><h3>${rows.length ? `${counted(rows.length, 'box')} stand${rows.length > 1 ? '' : 's'} elsewhere` : 'Every box stands where it stood'}</h3>
       ${rows.length ? html`<div class="scroll"><table>${head('box')}<tbody>${rows.slice(0, LISTED).map(({box, then}) => html`<tr><td class="name"><button class="link" @click=${() => go(box.index)}>${shortened(box.path, 60)}</button></td><td>${shares([...box.seconds].map((s) => s / box.total))}</td>
-        ${others.map((_, i) => html`<td>${then[i] ? html`${shares(then[i].then)}${then[i].gone ? 'on other devices' : ''}` : html`<span class="soft">the same</span>`}</td>`)}</tr>`)}</tbody></table></div>${rows.length > LISTED ? html`<p class="soft">and ${rows.length - LISTED} more, outlined in the picture of the model</p>` : nothing}` : nothing}</div></div>`;
+        ${others.map((_, i) => html`<td>${then[i] ? html`${shares(then[i].then)}${then[i].gone > 0.0005 ? `${percent(then[i].gone)} elsewhere` : ''}` : html`<span class="soft">the same</span>`}</td>`)}</tr>`)}</tbody></table></div>${rows.length > LISTED ? html`<p class="soft">and ${rows.length - LISTED} more, outlined in the picture of the model</p>` : nothing}` : nothing}</div></div>`;
 }

@@ -6,7 +6,7 @@ import {Coverage, drawLane, drawTurns, turnsOf} from 'stead/lanes';
 import {drawMemory, memoryDevices} from 'stead/memory';
 import {timeMarks} from 'stead/scale';
 import {SMALL, colour, deviceColour, fitted, fittedText} from 'stead/theme';
-import {count, seconds} from 'stead/units';
+import {count, counted, seconds} from 'stead/units';
 
 /** @typedef {import('stead/lanes').Frame} Frame */
 
@@ -204,7 +204,7 @@ export class Timeline {
   /** One sentence for whoever does not see the picture. */
   summary() {
     const {head, col} = this.view;
-    return `${count(col.op.length)} runs of operators on ${head.devices.length} devices and ${count(col.tten.length)} transfers within ${seconds(head.span_seconds)}; ${count(this.critical.length)} of them form the critical path.`;
+    return `${counted(col.op.length, 'run')} of operators on ${counted(head.devices.length, 'device')} and ${counted(col.tten.length, 'transfer')} within ${seconds(head.span_seconds)}; ${count(this.critical.length)} of them form the critical path.`;
   }
 }
 
