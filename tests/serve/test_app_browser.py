@@ -82,8 +82,9 @@ class Page:
         return self.driver.execute_script(f"return {script}")
 
     def complaints(self) -> list[str]:
-        """What the console says, network errors of a server that was killed aside."""
-        return [one["message"] for one in self.driver.get_log("browser") if "net::ERR_" not in one["message"]]
+        """What the console says, beside a server that was killed and answers that are asked for again."""
+        said = [one["message"] for one in self.driver.get_log("browser")]
+        return [one for one in said if "net::ERR_" not in one and "503 (Service Unavailable)" not in one]
 
     def picture(self, name: str) -> None:
         """Keep a screenshot for the docs, where that is asked for."""
