@@ -129,6 +129,6 @@ async function changed(request, {set, add, batch, context, ...rest}) {
 /** @param {any} job @param {any[]} asks  what each remedy changes @param {(what: string, body?: any) => void} act */
 function failed(job, asks, act) {
   return html`<div class="alarm" role="alert"><p class="bad">${job.state === 'lost' ? 'The process ended before it was done.' : 'This did not work:'} ${job.message ?? ''}</p>
-    ${job.fixes.length ? html`<p>What would help:</p><ul class="remedies">${job.fixes.map((/** @type {string} */ fix, /** @type {number} */ i) => html`<li>${Object.keys(asks[i] ?? {}).length ? html`<button class="remedy" @click=${() => act('', asks[i])}>${fix.replace(/ \(\d+ bytes\)$/, '')}: solve so</button>` : fix}</li>`)}</ul>` : nothing}</div>
+    ${job.fixes.length ? html`<p>What would help; a button solves so:</p><ul class="remedies">${job.fixes.map((/** @type {string} */ fix, /** @type {number} */ i) => html`<li>${Object.keys(asks[i] ?? {}).length ? html`<button class="remedy" @click=${() => act('', asks[i])}>${fix.replace(/ \(\d+ bytes\)$/, '')}</button>` : fix}</li>`)}</ul>` : nothing}</div>
     <div class="line"><button id="resume" @click=${() => act('resume')}>${job.state === 'lost' ? 'Resume' : 'Try again'}</button><a href="#/place">Change the question</a></div>`;
 }
