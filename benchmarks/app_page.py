@@ -27,6 +27,7 @@ import report_page
 
 from stead.plan import Plan
 from stead.report import page
+from stead.report.offline_page import page_modules
 from stead.serve.jobs import keep_plan
 from stead.serve.sessions import Moves, Session
 from stead.serve.store import Store
@@ -174,7 +175,8 @@ def assets() -> tuple[int, int]:
     """Bytes that a report holds beside its plan, and bytes that the app serves."""
     web = Path(str(files("stead").joinpath("web")))
     served = sum(path.stat().st_size for path in web.rglob("*") if path.suffix in (".js", ".css", ".html"))
-    own = sum(path.stat().st_size for path in [*(web / "view").glob("*"), web / "vendor" / "lit-html.js"])
+    scripts = [web / "view" / f"{name}.js" for name in page_modules(1)]
+    own = sum(path.stat().st_size for path in [*scripts, web / "view" / "style.css", web / "vendor" / "lit-html.js"])
     return own, served
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stead.cluster import cluster_from
-from stead.cluster.changes import change_from, with_added
+from stead.cluster.adding import with_added
+from stead.cluster.changes import change_from
 from stead.errors import SteadError
 
 CLUSTER = cluster_from("3090,3060")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from stead.cluster import Cluster, Device, cluster_from, default_links
 from stead.cluster import machine as machine_module
 from stead.cluster.describe import cluster_of
+from stead.cluster.device_file import write_cluster
 from stead.cluster.machine import FoundGpu, Machine, parse_nvidia_smi, plain_cpu_name, this_machine
-from stead.errors import BadCluster
+from stead.errors import BadCluster, SteadError
 
 GIB = 2**30
 
@@ -483,4 +485,32 @@ def test_devices_by_name_can_be_in_nodes_with_a_network_between_them() -> None:
 )
 def test_nodes_that_make_no_sense_are_told(text: str, said: str) -> None:
     with pytest.raises(BadCluster, match=said):
+        cluster_from(text)
+
+
+def test_what_follows_a_semicolon_changes_devices_and_links() -> None:
+    text = "3090,3060; 3090->3060.bandwidth=8GB/s; 3060<->3090.latency=5us; 3060.reserve=1GiB"
+    cluster, lines = cluster_from(text)
+    usual = cluster_from("3090,3060")[0].links
+    assert [link.bytes_per_second for link in cluster.links] == [8e9, usual[1].bytes_per_second]
+    assert [link.latency_seconds for link in cluster.links] == [5e-6, 5e-6]
+    assert cluster.devices[1].reserve_bytes == 2**30
+    assert "3090->3060.bandwidth = 8.00 GB/s as given" in lines
+
+
+def test_a_file_can_be_changed_and_may_have_a_semicolon_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "two; cards.toml"
+    write_cluster(cluster_from("3090,3060")[0], path)
+    assert cluster_from(str(path))[0] == cluster_from("3090,3060")[0]
+    assert cluster_from(f"{path}; 3060.memory=2x")[0].devices[1].memory_bytes == 24 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("3090; 3061.memory=2x", "no device '3061'"), ("3090; 3090.memory=much", "cannot read"),
+     ("3090;", "no device '3090;'"), ("; 3090.memory=2x", "no devices given"),
+     ("3090; memory=2x", "DEVICE.PROPERTY=VALUE")],
+)  # fmt: skip
+def test_a_change_that_makes_no_sense_is_told(text: str, said: str) -> None:
+    with pytest.raises(SteadError, match=re.escape(said)):
         cluster_from(text)

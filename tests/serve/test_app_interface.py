@@ -48,6 +48,25 @@ def test_devices_are_checked_and_mistakes_come_with_candidates(place: Place) -> 
     assert "GeForce RTX 3090" in wrong.json["hint"]
 
 
+def test_a_description_is_taken_along_as_a_file_and_comes_back(place: Place) -> None:
+    text = "3090 + 3060; 3090->3060.bandwidth=8GB/s"
+    toml = ask(place.app, "POST", "/api/clusters/toml", {"devices": text}).body.decode()
+    kept = ask(place.app, "POST", "/api/clusters", {"toml": toml}).json["devices"]
+    found = ask(place.app, "POST", "/api/clusters/check", {"devices": f"{kept}; 3060.reserve=2GiB"}).json
+    assert next(one["bytes_per_second"] for one in found["links"]) == 8e9
+    assert (found["file"], found["devices"][1]["reserve_bytes"]) == (True, 2 * 2**30)
+    wrong = ask(place.app, "POST", "/api/clusters", {"toml": "[[device]]\nname = 3"})
+    assert wrong.status == 400
+
+
+def test_changes_of_devices_that_are_gone_are_left_out_where_that_is_asked(place: Place) -> None:
+    text = "2x 3090; 3090.reserve=1GiB; 3090:0->3090:1.latency=5us"
+    strict = ask(place.app, "POST", "/api/clusters/check", {"devices": text})
+    assert (strict.status, "no device '3090'" in strict.json["error"]) == (400, True)
+    found = ask(place.app, "POST", "/api/clusters/check", {"devices": text, "repair": True}).json
+    assert found["text"] == "2x 3090; 3090:0->3090:1.latency=5us"
+
+
 def test_a_model_is_read_in_a_child_and_what_fits_is_known_before_solving(place: Place) -> None:
     model = ask(place.app, "POST", "/api/models", {"zoo": "lstm-grid?layers=2,steps=3,phase=train"}).json
     assert model["facts"]["operators"] > 10

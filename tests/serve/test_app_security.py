@@ -13,6 +13,7 @@ from serve_asgi import PORT, TOKEN, ask
 from serve_place import Place
 
 from stead.cli.main import exit_code
+from stead.cli.ui import _screen
 from stead.errors import BadInput
 from stead.serve import models
 from stead.serve.app import index
@@ -116,9 +117,15 @@ def test_the_name_of_an_upload_becomes_no_path(place: Place, monkeypatch: pytest
     assert read == [str(place.folder / "home" / "models" / digest / "model.onnx")]
 
 
-def test_devices_of_a_page_name_no_file(place: Place) -> None:
-    answer = ask(place.app, "POST", "/api/clusters/check", {"devices": "/etc/passwd.toml"})
-    assert (answer.status, "described by names" in answer.json["error"]) == (400, True)
+@pytest.mark.parametrize("path", ["/etc/passwd.toml", "../outside.toml", "../home/ui.sqlite/../x.json"])
+def test_devices_of_a_page_name_no_file_outside_its_folder(place: Place, path: str) -> None:
+    (place.root.parent / "outside.toml").write_text('[[device]]\nname = "a"\n')
+    for url, body in (
+        ("/api/clusters/check", {"devices": f"{path}; a.memory=1GiB"}), ("/api/clusters/toml", {"devices": path}),
+        ("/api/jobs", {"verb": "train", "policy": "gdp", "graphs": [], "updates": 1, "devices": path}),
+    ):  # fmt: skip
+        answer = ask(place.app, "POST", url, body)
+        assert (answer.status, "only files below" in answer.json["error"]) == (400, True)
 
 
 def test_the_app_listens_on_this_machine_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +133,16 @@ def test_the_app_listens_on_this_machine_only(tmp_path: Path, capsys: pytest.Cap
         listening("0.0.0.0", 0)
     assert exit_code(["ui", "--host", "0.0.0.0", "--no-browser", "--home", str(tmp_path / "home")]) == 2
     assert not (tmp_path / "home").exists()
+
+
+def test_what_is_named_at_the_start_is_opened(place: Place) -> None:
+    (place.root / "model.json").write_text("{}")
+    assert _screen(place.store, "zoo:resnet-50", place.root) == "#/place/zoo%3Aresnet-50"
+    assert _screen(place.store, str(place.root / "model.json"), place.root).startswith("#/place/%2F")
+    plan = _screen(place.store, str(place.folder / "sample.json"), place.root)
+    assert plan == f"#/plan/{place.store.plans()[0]['id']}"
+    with pytest.raises(BadInput, match="--root"):
+        _screen(place.store, "/etc/hosts", place.root)
 
 
 def test_scripts_of_the_app_never_make_markup_of_text() -> None:

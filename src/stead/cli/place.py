@@ -178,7 +178,8 @@ def _found(
                     found = _fixes(error, end - clock.now())
                     progress.close()
                     _print_infeasible(error, found, goal, loaded, json)
-                    log.end(INFEASIBLE, message=str(error), fixes=[one.text for one in found])
+                    told = {"fixes": [one.text for one in found], "asks": [dict(one.asks) for one in found]}
+                    log.end(INFEASIBLE, message=str(error), **told)
                     return INFEASIBLE
             if plans[-1].solution.interrupted:
                 break

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from stead.serve.store import Store
+
 Given = Annotated[
-    str | None, typer.Argument(metavar="[PLAN]", help="A plan to open at once.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[MODEL|PLAN|FOLDER]", help="What to open at once; a folder is taken as --root.", show_default=False
+    ),
 ]
 Port = Annotated[int, typer.Option(help="0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="This machine only; from elsewhere use ssh -L.")]
@@ -22,7 +28,7 @@ Memory = Annotated[float, typer.Option(help="GiB of address space that a job may
 
 
 def ui(
-    plan: Given = None,
+    given: Given = None,
     port: Port = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     host: Host = "127.0.0.1",
@@ -32,11 +38,11 @@ def ui(
     memory: Memory = 0.0,
 ) -> int:
     """Open the app: pick a model, edit the cluster, watch the search, move modules by hand."""
-    return _run(plan, port, host, home, root, jobs, memory, browser=not no_browser)
+    return _run(given, port, host, home, root, jobs, memory, browser=not no_browser)
 
 
 def serve(
-    plan: Given = None,
+    given: Given = None,
     port: Port = 8321,
     host: Host = "127.0.0.1",
     home: Home = None,
@@ -45,11 +51,11 @@ def serve(
     memory: Memory = 0.0,
 ) -> int:
     """The same on a machine without a screen: prints how to reach it through ssh."""
-    return _run(plan, port, host, home, root, jobs, memory, browser=False, remote=True)
+    return _run(given, port, host, home, root, jobs, memory, browser=False, remote=True)
 
 
 def _run(
-    plan: str | None,
+    given: str | None,
     port: int,
     host: str,
     home: Path | None,
@@ -65,10 +71,12 @@ def _run(
     import webbrowser
 
     from stead.errors import BadInput, MissingExtra
-    from stead.serve.jobs import Jobs, keep_plan
+    from stead.serve.jobs import Jobs
     from stead.serve.listening import default_home, listening
     from stead.serve.store import Store
 
+    if given is not None and Path(given).is_dir():
+        given, root = None, Path(given)
     if not root.is_dir():
         raise BadInput(f"{root} is no folder; --root names the one whose models can be opened")
     opened = listening(host, port)
@@ -81,7 +89,7 @@ def _run(
     store = Store(home or default_home())
     try:
         taken, token = opened.getsockname()[1], token_of(store)
-        shown = f"#/plan/{keep_plan(store, Path(plan), name=Path(plan).name)}" if plan is not None else ""
+        shown = "" if given is None else _screen(store, given, root)
         memory_bytes = int(memory * 2**30)
         settings = Settings(store.home, root.resolve(), taken, at_once, memory_bytes)
         waiting = Jobs(store, at_once=at_once, memory_bytes=memory_bytes)
@@ -100,3 +108,20 @@ def _run(
         opened.close()
         store.close()
     return 0
+
+
+def _screen(store: Store, given: str, root: Path) -> str:
+    """The address within the app that shows a plan, or a model on the way to one."""
+    from urllib.parse import quote
+
+    from stead.plan.reading import is_plan
+    from stead.readers.common.strict_json import read_json
+    from stead.serve.jobs import keep_plan
+    from stead.serve.models import path_below
+
+    if given.startswith("zoo:"):
+        return f"#/place/{quote(given, safe='')}"
+    path = Path(given)
+    if path.suffix == ".json" and path.is_file() and is_plan(read_json(path)):
+        return f"#/plan/{keep_plan(store, path, name=path.name)}"
+    return f"#/place/{quote(str(path_below(root, str(path.resolve()))), safe='')}"

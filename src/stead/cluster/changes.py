@@ -1,16 +1,14 @@
-"""Changes of a cluster in words: `cuda:1.bandwidth=1008GB/s`, `links.latency=2x`, one more 3090, no CPU."""
+"""Changes of a cluster in words: `cuda:1.bandwidth=1008GB/s`, `links.latency=2x`, `3090->3060.latency=5us`."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stead.cluster.describe import cluster_from
-from stead.cluster.devices import Cluster, Device, Link
-from stead.cluster.links import default_links
+from stead.cluster.devices import Cluster, Device
 from stead.cluster.quantities import (
     format_bytes,
     format_flops,
@@ -129,6 +127,7 @@ class Change:
 def change_from(text: str, cluster: Cluster) -> Change:
     """The change that `SUBJECT.WHAT=VALUE` means; a value such as 2x is a factor.
 
+    >>> from stead.cluster import cluster_from
     >>> cluster, _ = cluster_from("3090,3060")
     >>> str(change_from("3060.bandwidth=1008GB/s", cluster)), str(change_from("links.latency=2x", cluster))
     ('3060.bandwidth = 1008 GB/s', 'links.latency = 2x')
@@ -177,39 +176,3 @@ def _ends(subject: str, cluster: Cluster) -> set[tuple[str, str]] | None:
     cluster.index(first)
     cluster.index(second)
     return {(first, second), (second, first)} if both else {(first, second)}
-
-
-def with_added(cluster: Cluster, texts: Iterable[str]) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster plus devices that descriptions name, linked as the catalogue says, and how they were understood.
-
-    >>> with_added(cluster_from("3090,3060")[0], ["3090"])[0].names
-    ('3090', '3060', '3090:1')
-    """
-    lines: list[str] = []
-    for text in texts:
-        described, said = cluster_from(text)
-        lines += said[:1]
-        taken = set(cluster.names)
-        devices = []
-        for device in described:
-            name = _free(device.name, taken)
-            taken.add(name)
-            devices.append(replace(device, name=name))
-        names = {device.name for device in devices}
-        links, _ = default_links([*cluster.devices, *devices])
-        new = [link for link in links if names & {link.source, link.target}]
-        if cluster.routing == "host":
-            new = [link for link in new if _meets_host(link, (*cluster.devices, *devices))]
-        cluster = cluster.with_devices(devices, new)
-    return cluster, tuple(lines)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    if name not in taken:
-        return name
-    base = name.partition(":")[0]
-    return next(f"{base}:{n}" for n in range(1, len(taken) + 2) if f"{base}:{n}" not in taken)
-
-
-def _meets_host(link: Link, devices: Iterable[Device]) -> bool:
-    return any(device.is_host and device.name in (link.source, link.target) for device in devices)

@@ -1,9 +1,10 @@
 """From what a user writes, "3090,3060", "2x 3090 @ pcie3x8 + cpu 64GB", `auto` or a file, to a Cluster.
 
-    description   group + group + ...
+    description   group + group + ... [; change]...
     group         part, part, ... [@ link]       the link is that of all parts before it, back to a plus or an @
     part          [count x] name [size]          name of the catalogue; size: another memory, binary (64GB is 64 GiB)
     link          pcie3x8 | nvlink | 25GB/s      port of each device; fabric between them; rate of each
+    change        3090->3060.bandwidth=8GB/s     what `stead what-if --set` takes; after `auto` and files, too
 
 Everything that is assumed on the way is said: the second result of `cluster_from` holds the lines to show.
 """
@@ -26,6 +27,7 @@ from stead.cluster.catalogue import (
     is_alias,
     lookup,
 )
+from stead.cluster.changes import change_from
 from stead.cluster.device_file import read_described
 from stead.cluster.devices import MAX_DEVICES, Cluster, Device, Host
 from stead.cluster.hosts import default_host_links
@@ -42,6 +44,7 @@ _MANY = re.compile(
     r"([0-9]+)(?:[xX\N{MULTIPLICATION SIGN}*]\s*|\s+[xX\N{MULTIPLICATION SIGN}*]\s+)(.*)", re.DOTALL
 )
 _SIZE = re.compile(r"(.*\S)\s+([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([MGT])i?B", re.DOTALL | re.IGNORECASE)
+_CHANGES = re.compile(r"(.*?)((?:;[^;=]+=[^;=]+)+);?\s*", re.DOTALL)
 _NODES = re.compile(r"(.*\S)\s+in\s+nodes\s+of\s+(\d{1,4})(?:\s*@\s*([^@,+]+))?", re.IGNORECASE)
 _RATE = re.compile(r"@\s*[0-9.]{1,30}\s*[kMGT]?(?:B|bit)/s")
 _HOLD = str.maketrans("+@", "\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH COMMERCIAL AT}")  # while they belong to a name
@@ -60,7 +63,7 @@ def cluster_from(
     their PCI Express ports (by their own fabric if they are of one model and have one built in) with 10 us
     latency; of the memory of GPUs `reserve_share` plus `reserve_bytes` is kept free. A size after a name and a link
     after an @ say otherwise: "2x 3090 @ pcie3x8 + cpu 64GB". A file says all of this itself, or leaves it to the
-    same rules.
+    same rules. What follows a semicolon changes the result: "3090,3060; 3090->3060.bandwidth=8GB/s".
 
     >>> cluster, lines = cluster_from("3090,3060")
     >>> cluster.names
@@ -80,6 +83,10 @@ def cluster_from(
         raise BadCluster(f"no devices given; {_EXAMPLE}")
     if len(text) > _LONGEST_TEXT:
         raise BadCluster(f"a description of {len(text)} characters is too long; use a device file")
+    described, changes = split_changes(text)
+    if changes:
+        cluster, lines = cluster_from(described, reserve_share=reserve_share, reserve_bytes=reserve_bytes)
+        return _changed(cluster, lines, changes)
     if is_file_name(text):
         return _from_file(Path(text), reserve)
     if text.lower() == "auto":
@@ -99,8 +106,30 @@ def _joined(texts: Sequence[str]) -> str:
     return " + ".join(texts)
 
 
+def split_changes(text: str) -> tuple[str, tuple[str, ...]]:
+    """A description without what follows its semicolons, and the changes that stand there.
+
+    >>> split_changes("3090,3060; 3060.memory=8GiB; links.latency=2x")
+    ('3090,3060', ('3060.memory=8GiB', 'links.latency=2x'))
+    """
+    found = _CHANGES.fullmatch(text.strip())
+    if found is None:
+        return text.strip(), ()
+    return found[1].strip(), tuple(one.strip() for one in found[2].split(";")[1:])
+
+
+def _changed(cluster: Cluster, lines: tuple[str, ...], changes: Sequence[str]) -> tuple[Cluster, tuple[str, ...]]:
+    said = []
+    for text in changes:
+        change = change_from(text, cluster)
+        cluster = change.on(cluster)
+        said.append(f"{change} as given")
+    return cluster, (*lines, *said)
+
+
 def is_file_name(text: str) -> bool:
     """Whether a description names a file."""
+    text, _ = split_changes(text)
     rest = _RATE.sub("@", text)  # the slash of "@ 25GB/s" belongs to no path
     return text.lower().endswith((".toml", ".json")) or "/" in rest or "\\" in rest
 

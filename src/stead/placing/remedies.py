@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from stead import clock
@@ -39,6 +39,7 @@ class Remedy:
 
     text: str
     problem: Problem
+    asks: Mapping[str, str | int] = field(default_factory=dict)  # the same for a program: what to ask instead
 
 
 def remedies(
@@ -114,7 +115,8 @@ def _more_memory(problem: Problem, end: float) -> Iterator[Remedy]:
                 high = middle
         changed = problem.with_memory(device.name, high)
         extra = high - device.usable_bytes
-        yield Remedy(f"{format_bytes(extra)} more on {device.name} ({extra} bytes)", changed)
+        asks = {"set": f"{device.name}.memory={device.memory_bytes + extra}"}
+        yield Remedy(f"{format_bytes(extra)} more on {device.name} ({extra} bytes)", changed, asks)
 
 
 def _smaller(
@@ -151,7 +153,7 @@ def _smaller(
     except SteadError:  # not every model can take every size
         if found is None:
             return
-    yield Remedy(f"--{option} {size} (now {now})", found)
+    yield Remedy(f"--{option} {size} (now {now})", found, {option: size})
 
 
 def _share_that_fits(problem: Problem, end: float) -> float:
@@ -180,7 +182,7 @@ def _split_blocks(
     except Infeasible:
         return
     if first_feasible(problem, end=end) is not None:
-        yield Remedy("split blocks: --granularity operator", problem)
+        yield Remedy("split blocks: --granularity operator", problem, {"granularity": "operator"})
 
 
 def _another_device(loaded: Loaded, constraints: Constraints, asked: Asked, end: float) -> Iterator[Remedy]:
@@ -192,7 +194,7 @@ def _another_device(loaded: Loaded, constraints: Constraints, asked: Asked, end:
     except SteadError:
         return
     if first_feasible(problem, end=end) is not None:
-        yield Remedy("allow the cpu: add it to --devices", problem)
+        yield Remedy("allow the cpu: add it to --devices", problem, {"add": "cpu"})
 
 
 def _fewer_constraints(

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stead.cluster import Cluster
-from stead.cluster.changes import Change, change_of, with_added
+from stead.cluster.adding import with_added
+from stead.cluster.changes import Change, change_of
 from stead.cluster.quantities import show
 from stead.costs.repriced import is_analytic, repriced
 from stead.errors import BadInput, Infeasible, SteadError

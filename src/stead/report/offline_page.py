@@ -44,9 +44,9 @@ def page(
     sensitivity_seconds: float = 2.0,
     sizes: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The whole page as text; with another plan of the same model, both beside each other.
+    """The whole page as text; with up to three other plans of the same model, all beside each other.
 
-    `names` are what plans are called where there are two; see `view` for the rest.
+    `names` are what plans are called where there are several; see `view` for the rest.
     """
     report = explain(plan)
     shown = view(
@@ -59,18 +59,18 @@ def page(
     )
     shown = View({**shown.header, "text": ""}, shown.columns)  # it stands in the page for readers without script, too
     views = [shown, *(view(other, moves_seconds=0.0, sensitivity_seconds=0.0) for other in others)]
-    called = [*names, *("this plan", "the other plan")[len(names) :]]
+    called = [*names, *("this plan", "the other plan", "a third plan", "a fourth plan")[len(names) :]]
     title = f"{plan.problem.graph.name} on {', '.join(plan.problem.cluster.names)}"
     return page_of(views, title=title, names=called, fallback=plain(plan, report))
 
 
 def page_of(views: Sequence[View], *, title: str, names: Sequence[str], fallback: str) -> str:
-    """The page of one view or of two."""
+    """The page of one view or of several."""
     packed = "".join(
         f'<script type="application/octet-stream" data-view="{escape(name)}">{packed_view(one)}</script>\n'
         for one, name in zip(views, names, strict=False)
     )
-    imports = json.dumps({"imports": dict(_modules())}, ensure_ascii=False)
+    imports = json.dumps({"imports": dict(_modules(len(views)))}, ensure_ascii=False)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -112,11 +112,11 @@ def style_sheet() -> str:
     return _asset("view/style.css")
 
 
-def _modules() -> Iterator[tuple[str, str]]:
-    """Every module by the name it is imported by, as an address that holds it."""
+def _modules(plans: int) -> Iterator[tuple[str, str]]:
+    """Every module that a page of so many plans needs by the name it is imported by, as an address that holds it."""
     for name, path in VENDORED.items():
         yield name, _address(path)
-    for name in module_names():
+    for name in page_modules(plans):
         yield f"stead/{name}", _address(f"view/{name}.js")
 
 
@@ -125,6 +125,11 @@ def module_names() -> tuple[str, ...]:
     """Modules of pages, by name."""
     found = files("stead").joinpath("web/view").iterdir()
     return tuple(sorted(one.name.removesuffix(".js") for one in found if one.name.endswith(".js")))
+
+
+def page_modules(plans: int) -> tuple[str, ...]:
+    """Modules of a page: several plans are compared, of one the search and what-ifs are shown."""
+    return tuple(name for name in module_names() if name != ("history" if plans > 1 else "compare"))
 
 
 @cache

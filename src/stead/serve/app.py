@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
+import logging
 import mimetypes
 import secrets
 import socket
@@ -111,4 +113,11 @@ def serve(app: ASGIApp, opened: socket.socket, ending: threading.Event | None = 
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=2
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancelling)
     Ending(config).run(sockets=[opened])
+
+
+def _is_no_cancelling(record: logging.LogRecord) -> bool:
+    """Whether a line tells more than that Ctrl-C came while something was being computed."""
+    cause = record.exc_info[0] if record.exc_info else None
+    return cause is not asyncio.CancelledError and "timeout graceful shutdown" not in record.getMessage()

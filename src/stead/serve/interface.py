@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from stead.cluster.quantities import format_bytes
 from stead.errors import BadInput, Infeasible, SteadError
-from stead.serve import models, runs
+from stead.serve import clusters, models, runs
 from stead.serve.commands import child_command
 from stead.serve.jobs import Jobs, add_plan, keep_plan
 from stead.serve.live import Pictures
@@ -61,6 +61,8 @@ class Interface:
             ("POST", "/models", self.add_model),
             ("PUT", "/upload", self.upload),
             ("POST", "/clusters/check", self.check_cluster),
+            ("POST", "/clusters", self.add_cluster),
+            ("POST", "/clusters/toml", self.cluster_file),
             ("POST", "/fit", self.fit),
             ("GET", "/jobs", self.list_jobs),
             ("POST", "/jobs", self.add_job),
@@ -127,13 +129,30 @@ class Interface:
     async def check_cluster(self, request: Request) -> Response:
         """How a description of devices is understood."""
         given = await body(request)
-        return JSONResponse(await run_in_threadpool(_cluster, _said(given, "devices")))
+        text = self._devices(given)
+        if given.get("repair"):
+            text = await run_in_threadpool(clusters.repaired, text)
+        return JSONResponse({**await run_in_threadpool(clusters.checked, text), "text": text})
+
+    async def add_cluster(self, request: Request) -> Response:
+        """Take a device file; the description that names it."""
+        text = _said(await body(request), "toml")
+        return JSONResponse({"devices": await run_in_threadpool(clusters.imported, self.store, text)}, status_code=201)
+
+    async def cluster_file(self, request: Request) -> Response:
+        """A description as a device file."""
+        text = await run_in_threadpool(clusters.as_toml, self._devices(await body(request)))
+        return _download(text.encode(), "devices.toml", "application/toml")
+
+    def _devices(self, given: Mapping[str, Any]) -> str:
+        """The devices of a request; a file that they name must be one that can be opened here."""
+        return clusters.resolved(self.store, self.root, _said(given, "devices"))
 
     async def fit(self, request: Request) -> Response:
         """Memory on every device for simple rules."""
         given = await body(request)
         model = self._model(_said(given, "model"))
-        rows = await run_in_threadpool(models.fit, self.store, model, _said(given, "devices"))
+        rows = await run_in_threadpool(models.fit, self.store, model, self._devices(given))
         return JSONResponse({"rules": rows})
 
     def _graph(self, given: object) -> str:
@@ -160,6 +179,8 @@ class Interface:
         verb, asked = _said(given, "verb"), {k: v for k, v in given.items() if k not in ("verb", "again")}
         for key in ("start", "plan_file", "model_id"):  # paths are ours to give
             asked.pop(key, None)
+        if "devices" in asked:
+            asked["devices"] = self._devices(asked)
         if verb == "train":
             asked["graphs"] = [self._graph(one) for one in asked.get("graphs") or ()]
         if "plan" in asked:
@@ -427,31 +448,6 @@ def _info() -> dict[str, Any]:
     return {
         "version": __version__, "zoo": list(zoo_names()), "solvers": solvers, "catalogue": cards, "limits": limits,
         "learned": list(solver_names("learned")),
-    }  # fmt: skip
-
-
-def _cluster(text: str) -> dict[str, Any]:
-    from stead.cluster import cluster_from
-    from stead.cluster.describe import is_file_name
-
-    if is_file_name(text.strip()):
-        raise BadInput("devices are described by names here; a file can be given to `stead place --devices`")
-    cluster, lines = cluster_from(text)
-    return {
-        "devices": [
-            {
-                "name": one.name, "model": one.model, "kind": one.kind, "memory_bytes": one.memory_bytes,
-                "usable_bytes": one.usable_bytes,
-                "bytes_per_second": one.bytes_per_second if math.isfinite(one.bytes_per_second) else None,
-            }
-            for one in cluster
-        ],
-        "links": [
-            {"source": one.source, "target": one.target, "latency_seconds": one.latency_seconds,
-             "bytes_per_second": one.bytes_per_second if math.isfinite(one.bytes_per_second) else None}
-            for one in cluster.links
-        ],
-        "said": list(lines),
     }  # fmt: skip
 
 

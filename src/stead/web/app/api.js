@@ -1,6 +1,8 @@
 // @ts-check
 // Talking to the server: requests with its errors as sentences, and the one stream of events.
 
+const BUSY = 503, MOST_TRIES = 5;
+
 export class Refused extends Error {
   /** @param {string} sentence @param {string} hint @param {number} status */
   constructor(sentence, hint, status) { super(sentence); this.hint = hint; this.status = status; }
@@ -27,8 +29,14 @@ export const get = async (path) => (await ask('GET', path)).json();
 export const post = async (path, body = {}) => (await ask('POST', path, body)).json();
 /** @param {string} path */
 export const remove = async (path) => (await ask('DELETE', path)).json();
-/** @param {string} path @param {any} [body] */
-export const bytesOf = async (path, body) => (await ask(body === undefined ? 'GET' : 'POST', path, body)).arrayBuffer();
+/** What is computed: a request that took too long is asked again, as the server goes on and has it then. @param {string} path @param {any} [body] @returns {Promise<ArrayBuffer>} */
+export async function bytesOf(path, body) {
+  for (let left = MOST_TRIES; ; left--) {
+    try { return await (await ask(body === undefined ? 'GET' : 'POST', path, body)).arrayBuffer(); } catch (error) {
+      if (!(error instanceof Refused) || error.status !== BUSY || left <= 1) throw error;
+    }
+  }
+}
 /** @param {File} file @param {any} options */
 export const upload = async (file, options) => (await ask('PUT', `/upload?name=${encodeURIComponent(file.name)}&options=${encodeURIComponent(JSON.stringify({options}))}`, file)).json();
 

@@ -11,6 +11,15 @@ export function trouble(error) {
   return html`<div class="alarm" role="alert"><p class="bad">${said}</p>${hint ? html`<p class="soft">${hint}</p>` : nothing}</div>`;
 }
 
+/** Let the browser keep bytes as a file. @param {ArrayBuffer} data @param {string} name @param {string} type */
+export function saved(data, name, type) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([data], {type}));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 /** @param {number} t */
 export const clock = (t) => `${Math.floor(t / 60)}:${String(Math.floor(t % 60)).padStart(2, '0')}`;
 

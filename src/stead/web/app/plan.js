@@ -4,12 +4,13 @@
 import {html, nothing, render} from 'lit-html';
 import {bytesOf, get, post, remove} from 'app/api';
 import {moving} from 'app/moving';
-import {gapText, trouble} from 'app/parts';
+import {gapText, saved, trouble} from 'app/parts';
 import {asBefore, viewOver} from 'app/patched';
 import {whatIf} from 'app/whatif';
 import {decodeView} from 'stead/data';
+import * as history from 'stead/history';
 import {mount} from 'stead/report';
-import {seconds} from 'stead/units';
+import {seconds, shortened} from 'stead/units';
 
 const LATER = 300; // milliseconds without another move before what takes longer is asked for
 const TARGETS = ['trace', 'dot', 'hf', 'llama', 'vllm', 'megatron', 'torchtitan', 'openvino', 'ort'];
@@ -26,16 +27,12 @@ export async function planScreen(root, name, given = '') {
   let problem = null;
   render(html`<div class="planhead" data-part="head"></div><div class="whatif"></div><div data-part="plan"></div><div class="moves" aria-label="Moves by hand"></div>`, root);
   const find = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (root.querySelector(selector));
-  const head = () => render(html`<h1>${plan.name}</h1><span class="line"><a href=${`/api/plans/${name}/file`} download>plan.json</a><a href=${`/api/plans/${name}/report`} download>report.html</a>
+  const head = () => render(html`<h1 title=${plan.name}>${shortened(plan.name, 90)}</h1><span class="line"><a href=${`/api/plans/${name}/file`} download>plan.json</a><a href=${`/api/plans/${name}/report`} download>report.html</a>
     <label class="field">export <select id="export" @change=${(/** @type {any} */ e) => { if (e.target.value) exported(e.target.value); e.target.value = ''; }}><option value="">to…</option>${TARGETS.map((one) => html`<option>${one}</option>`)}</select></label>
     <a href=${`#/compare/${name}`}>compare</a></span>${problem ? trouble(problem) : nothing}`, find('[data-part="head"]'));
   const attempt = async (/** @type {() => Promise<void>} */ act) => { problem = null; try { await act(); } catch (error) { problem = error; head(); scrollTo(0, 0); } };
   const exported = (/** @type {string} */ to) => attempt(async () => {
-    const data = await bytesOf(`/plans/${name}/export?to=${to}`), link = document.createElement('a');
-    link.href = URL.createObjectURL(new Blob([data], {type: 'application/zip'}));
-    link.download = `${to}.zip`;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    saved(await bytesOf(`/plans/${name}/export?to=${to}`), `${to}.zip`, 'application/zip');
   });
   const acts = {
     apply: (/** @type {[number, number][]} */ next) => { location.hash = `#/plan/${name}${next.length ? `/${movesText(next)}` : ''}`; },
@@ -53,7 +50,7 @@ export async function planScreen(root, name, given = '') {
     mounted?.leave();
     ending.abort();
     ending = new AbortController();
-    mounted = mount(find('[data-part="plan"]'), [view], {look: asBefore(mounted)});
+    mounted = mount(find('[data-part="plan"]'), [view], {look: asBefore(mounted), more: history});
     /** @type {any} */ (window).stead = mounted;
     moving(find('.moves'), mounted, view, name, moves, ending.signal, acts);
     if (moves.length) render(nothing, find('.whatif')); else whatIf(find('.whatif'), plan);
@@ -91,7 +88,7 @@ async function question(plan) {
 export async function plansScreen(root) {
   const drawn = async () => {
     const {plans} = await get('/plans');
-    render(html`<div class="screen"><section class="card wide"><h2>Plans</h2>${plans.length ? html`<table class="list"><thead><tr><th>plan</th><th class="hide-narrow">devices</th><th class="num">value</th><th class="num">gap</th><th></th></tr></thead><tbody>${plans.map((/** @type {any} */ one) => html`<tr><td class="name"><a href=${`#/plan/${one.id}`}>${one.name}</a><span class="soft"> ${one.graph}</span></td><td class="hide-narrow">${one.devices}</td><td class="num">${seconds(one.seconds)}</td><td class="num">${gapText(one.bound ? one.gap : null)}</td><td><button aria-label=${`delete ${one.name}`} @click=${async () => { await remove(`/plans/${one.id}`); drawn(); }}>delete</button></td></tr>`)}</tbody></table>` : html`<p class="soft">There are no plans yet. <a href="#/place">Place a model</a> and its plan will be here.</p>`}</section></div>`, root);
+    render(html`<div class="screen"><section class="card wide"><h2>Plans</h2>${plans.length ? html`<table class="list"><thead><tr><th>plan</th><th class="hide-narrow">devices</th><th class="num">value</th><th class="num">gap</th><th></th></tr></thead><tbody>${plans.map((/** @type {any} */ one) => html`<tr><td class="name"><a href=${`#/plan/${one.id}`} title=${one.name}>${shortened(one.name, 60)}</a><span class="soft"> ${shortened(one.graph, 40)}</span></td><td class="hide-narrow">${shortened(one.devices, 60)}</td><td class="num">${seconds(one.seconds)}</td><td class="num">${gapText(one.bound ? one.gap : null)}</td><td><button aria-label=${`delete ${one.name}`} @click=${async () => { await remove(`/plans/${one.id}`); drawn(); }}>delete</button></td></tr>`)}</tbody></table>` : html`<p class="soft">There are no plans yet. <a href="#/place">Place a model</a> and its plan will be here.</p>`}</section></div>`, root);
   };
   await drawn();
   return undefined;

@@ -4,7 +4,9 @@
 import {html, nothing} from 'lit-html';
 import {bytes, count, counted, percent, seconds} from 'stead/units';
 
-const SAME = 0.005;
+/** @typedef {import('stead/data').Head} Head */
+
+const SAME = 0.005, MOST_TIMES = 5;
 /** @type {Record<string, string>} */
 const STATES = {infeasible: 'does not work', beaten: 'beaten by a simple rule', indifferent: 'placement does not matter', proved: 'proved optimal', 'as good': 'a simple rule is as good', better: ''};
 
@@ -14,7 +16,7 @@ const swatch = (d) => html`<span class="swatch d${d % 8} ${d > 7 ? 'hatched' : '
 /** A device by colour, letter and name. @param {any} device @param {number} d */
 export const deviceName = (device, d) => html`<span class="device">${swatch(d)}<b>${device.letter}</b> ${device.name}</span>`;
 
-/** @param {import('stead/data').Head} head */
+/** @param {Head} head */
 export function verdict(head) {
   const {verdict: found, devices} = head, state = STATES[found.state];
   return html`
@@ -31,10 +33,13 @@ export function verdict(head) {
     ${head.value === null ? nothing : bullet(head)}`;
 }
 
-/** The plan on one line with its bound and every rule. @param {import('stead/data').Head} head */
+/** Where bars end: a rule that takes many times as long as the plan would leave nothing to see of the others. @param {Head} head @param {number} [worst] */
+const scaleEnd = (head, worst = 0) => Math.max(head.value ?? 0, head.value ? Math.min(worst, MOST_TIMES * head.value) : worst, 1e-30) * 1.02;
+
+/** The plan on one line with its bound and every rule. @param {Head} head */
 function bullet(head) {
   const rules = head.rules.filter((rule) => rule.seconds !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => a.seconds - b.seconds);
-  const best = rules[0], worst = rules[rules.length - 1], top = Math.max(head.value, worst?.seconds ?? 0) * 1.02, at = (/** @type {number} */ s) => `${((s / top) * 100).toFixed(2)}%`;
+  const best = rules[0], worst = rules[rules.length - 1], top = scaleEnd(head, worst?.seconds), at = (/** @type {number} */ s) => `${Math.min(100, (s / top) * 100).toFixed(2)}%`;
   return html`<div class="bullet" role="img" aria-label=${`This plan takes ${seconds(head.value)}${head.bound ? `, no placement is below ${seconds(head.bound.seconds)}` : ''}${best ? `, the best rule takes ${seconds(best.seconds)}, the worst ${seconds(worst.seconds)}` : ''}.`}>
     <div class="track"><div class="plan" .style=${`width:${at(head.value)}`}></div>
       ${rules.map((/** @type {any} */ rule) => html`<i .style=${`left:${at(rule.seconds)}`} title=${`${rule.name}: ${seconds(rule.seconds)}`}></i>`)}
@@ -67,7 +72,7 @@ function peak(device, d) {
     <p class="soft">The ten largest blocks.</p></div>`;
 }
 
-/** Rules beside the plan: those within half a percent share a row that can be opened; those that do not work come last. @param {import('stead/data').Head} head */
+/** Rules beside the plan: those within half a percent share a row that can be opened; those that do not work come last. @param {Head} head */
 export function rules(head) {
   const valued = head.rules.filter((rule) => rule.seconds !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => a.seconds - b.seconds);
   /** @type {{seconds: number, rules: any[]}[]} */
@@ -80,15 +85,15 @@ export function rules(head) {
   /** @type {Map<string, string[]>} */
   const refused = new Map();
   for (const rule of head.rules) if (rule.seconds === null) refused.set(rule.reason, [...(refused.get(rule.reason) ?? []), rule.name]);
-  const top = Math.max(head.value ?? 0, valued[valued.length - 1]?.seconds ?? 0, 1e-30), width = (/** @type {number} */ s) => `width:${((s / top) * 100).toFixed(2)}%`;
+  const top = scaleEnd(head, valued[valued.length - 1]?.seconds), width = (/** @type {number} */ s) => `width:${Math.min(100, (s / top) * 100).toFixed(2)}%`;
   return html`<div class="rules">
     ${head.value === null ? nothing : html`<div class="row own"><span>this plan</span><div class="bar"><div class="plan" .style=${width(head.value)}></div></div><span class="num"><b>${seconds(head.value)}</b></span></div>`}
     ${groups.map((group) => {
       const [first, ...others] = group.rules, times = group.seconds / (head.value || Infinity), row = html`<span class="name">${first.name}${others.length ? html` <span class="soft">+${others.length}</span>` : nothing}</span>
-        <div class="bar"><div class="rule" .style=${width(group.seconds)}></div></div><span class="num">${seconds(group.seconds)}${head.value ? html` <span class="soft">${times.toFixed(2)}×</span>` : nothing}</span>`;
+        <div class="bar"><div class="rule ${group.seconds > top ? 'cut' : ''}" .style=${width(group.seconds)}></div></div><span class="num">${seconds(group.seconds)}${head.value ? html` <span class="soft">${times.toFixed(2)}×</span>` : nothing}</span>`;
       return others.length ? html`<details><summary class="row">${row}</summary><p class="soft">${group.rules.map((rule) => `${rule.name} ${seconds(rule.seconds)}`).join(' · ')}</p></details>` : html`<div class="row">${row}</div>`;
     })}
     ${[...refused].map(([reason, names]) => html`<div class="row refused"><span class="name">${names.join(', ')}</span><span class="soft">${reason}</span></div>`)}
   </div>${head.rules.length ? nothing : html`<p class="soft">No simple rule was run beside this plan.</p>`}
-  <p class="soft">${count(head.evaluations)} placements were simulated by ${head.solver}${head.found_by && head.found_by !== head.solver ? ` (${head.found_by.startsWith('by ') ? 'placed' : 'found by'} ${head.found_by})` : ''}.</p>`;
+  <p class="soft">${!head.solver ? nothing : html`${count(head.evaluations)} placements were simulated by ${head.solver}${head.found_by && head.found_by !== head.solver ? ` (${head.found_by.startsWith('by ') ? 'placed' : 'found by'} ${head.found_by})` : ''}.`}</p>`;
 }

@@ -4,6 +4,8 @@
 import {BACKWARD, CRITICAL, NO_MICROBATCH, UPDATE, busyBefore, lower} from 'stead/data';
 import {SMALL, colour, deviceColour, deviceRgb, fittedText, hatch} from 'stead/theme';
 
+/** @typedef {import('stead/data').Lane} Lane */
+
 /**
  * @typedef {{c: CanvasRenderingContext2D, view: import('stead/data').View, left: number, width: number, t0: number, k: number, dim: boolean,
  *   chosen: Uint8Array | null, slice: number, rows: Coverage}} Frame  k: pixels per unit; chosen[box]: whether a box is selected
@@ -40,7 +42,7 @@ export class Coverage {
   }
 }
 
-/** Draw a lane; gives how many slices or pixels were drawn. @param {Frame} f @param {import('stead/data').Lane} lane @param {number} y @param {number} h */
+/** Draw a lane; gives how many slices or pixels were drawn. @param {Frame} f @param {Lane} lane @param {number} y @param {number} h */
 export function drawLane(f, lane, y, h) {
   const {c, left, width, t0, k} = f, t1 = t0 + width / k;
   c.globalAlpha = 0.7;
@@ -53,7 +55,7 @@ export function drawLane(f, lane, y, h) {
   return b - a > DENSE * width ? dense(f, lane, y, h, a, b) : single(f, lane, y, h, a, b);
 }
 
-/** @param {Frame} f @param {import('stead/data').Lane} lane @param {number} y @param {number} h @param {number} a @param {number} b */
+/** @param {Frame} f @param {Lane} lane @param {number} y @param {number} h @param {number} a @param {number} b */
 function dense(f, lane, y, h, a, b) {
   const {c, left, width, t0, k, rows} = f, faint = (f.chosen && lane.kind === 'op') || f.dim;
   rows.resize(Math.floor(width));
@@ -78,7 +80,7 @@ function dense(f, lane, y, h, a, b) {
   return rows.width;
 }
 
-/** Shares of pixels that some slices take. @param {Frame} f @param {import('stead/data').Lane} lane @param {number} a @param {number} b @param {(i: number) => boolean} wanted */
+/** Shares of pixels that some slices take. @param {Frame} f @param {Lane} lane @param {number} a @param {number} b @param {(i: number) => boolean} wanted */
 function gather(f, lane, a, b, wanted) {
   const {t0, k, rows} = f, shares = /** @type {Float32Array} */ (rows.shares);
   shares.fill(0);
@@ -95,7 +97,7 @@ function gather(f, lane, a, b, wanted) {
 /** @param {string} hex @returns {[number, number, number]} */
 const rgbOf = (hex) => /** @type {any} */ ([1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 
-/** @param {Frame} f @param {import('stead/data').Lane} lane @param {number} y @param {number} h @param {number} a @param {number} b */
+/** @param {Frame} f @param {Lane} lane @param {number} y @param {number} h @param {number} a @param {number} b */
 function single(f, lane, y, h, a, b) {
   const {c, view, left, width, t0, k, chosen} = f, fill = deviceColour(lane.device), op = lane.kind === 'op', right = left + width;
   c.font = SMALL;
@@ -120,7 +122,7 @@ function single(f, lane, y, h, a, b) {
   return b - a;
 }
 
-/** Stretches of one micro-batch and phase in a lane. @param {import('stead/data').View} view @param {import('stead/data').Lane} lane @returns {Turn[]} */
+/** Stretches of one micro-batch and phase in a lane. @param {import('stead/data').View} view @param {Lane} lane @returns {Turn[]} */
 export function turnsOf(view, lane) {
   const micro = view.col.micro, turns = /** @type {Turn[]} */ ([]);
   for (let i = lane.lo; i < lane.hi; i++) {

@@ -3,10 +3,8 @@
 
 import {html, nothing, render} from 'lit-html';
 import {devices, rules, verdict} from 'stead/bars';
-import {compared, movedBoxes} from 'stead/compare';
 import {fromBase64} from 'stead/data';
 import {Graph} from 'stead/graph';
-import {history, sensitivity, sizes} from 'stead/history';
 import {inspector} from 'stead/inspector';
 import {links} from 'stead/links';
 import {Camera} from 'stead/scale';
@@ -20,14 +18,15 @@ const KEYS = [['Tab', 'go from panel to panel'], ['← → ↑ ↓', 'walk boxes
   ['n p', 'next and previous critical step'], ['1 to 5', 'colour boxes by device, time, critical, memory, slack'], ['/', 'search'], ['Esc', 'clear the selection'], ['?', 'this help']];
 
 /**
- * Show a plan in `root`; with a second view, both beside each other.
- * @param {HTMLElement} root @param {import('stead/data').View[]} views @param {{names?: string[], fragment?: boolean, look?: (store: Store, camera: Camera) => void, live?: boolean}} [options]  look: sets selection and zoom at first; live: where and when alone
+ * Show a plan in `root`; with further views, all below each other on one axis.
+ * @param {HTMLElement} root @param {import('stead/data').View[]} views @param {{names?: string[], fragment?: boolean, look?: (store: Store, camera: Camera) => void, live?: boolean, more?: any}} [options]
+ *   look: sets selection and zoom at first; live: where and when alone; more: the module `stead/history` for one plan, `stead/compare` for several
  */
 export function mount(root, views, options = {}) {
-  const [view, other] = views, store = new Store(view), camera = new Camera(view.end), names = options.names ?? ['this plan', 'the other plan'], ending = new AbortController(), {signal} = ending;
+  const [view, ...others] = views, store = new Store(view), camera = new Camera(view.end), names = options.names ?? ['this plan', 'the other plan', 'a third plan', 'a fourth plan'], ending = new AbortController(), {signal} = ending;
   options.look?.(store, camera);
   readTheme();
-  render(options.live ? html`<main class="view live-view">${pictures(undefined, names)}</main>` : shell(view, other, names), root);
+  render(options.live ? html`<main class="view live-view">${pictures([])}</main>` : shell(view, names.slice(0, views.length), options.more), root);
   const find = (/** @type {string} */ selector) => /** @type {any} */ (root.querySelector(selector)), part = (/** @type {string} */ name) => find(`[data-part="${name}"]`);
   const tip = tooltip(find('.tip'));
   let waiting = 0;
@@ -40,17 +39,17 @@ export function mount(root, views, options = {}) {
     if (begin < camera.t0 || end > camera.t1) camera.show((begin + end - camera.span) / 2, (begin + end + camera.span) / 2);
     store.selectSlice(slice);
   };
-  /** @type {Timeline | null} */
-  let second = null;
-  if (other) {
-    const its = new Camera(Math.max(view.end * view.unit, other.end * other.unit) / other.unit);
-    camera.end = Math.max(view.end, (other.end * other.unit) / view.unit);
-    camera.fit();
-    const theirs = new Store(other);
-    second = new Timeline(find('#then'), theirs, its, {tip, moved: () => { camera.show((its.t0 * other.unit) / view.unit, (its.t1 * other.unit) / view.unit); moved(); }, signal});
-    theirs.listen(() => second?.draw());
-    graph.outlined = new Set(movedBoxes(view, other).map(({box}) => box.index));
-  }
+  /** @type {{timeline: Timeline, unit: number}[]} */
+  const beside = others.map((other, i) => {
+    const its = new Camera(0), theirs = new Store(other);
+    const timeline = new Timeline(root.querySelectorAll('canvas.then')[i], theirs, its, {tip, moved: () => { camera.show((its.t0 * other.unit) / view.unit, (its.t1 * other.unit) / view.unit); moved(); }, signal});
+    theirs.listen(() => timeline.draw());
+    for (const {box} of options.more.movedBoxes(view, other)) graph.outlined.add(box.index);
+    return {timeline, unit: other.unit};
+  });
+  camera.end = Math.max(...views.map((one) => (one.end * one.unit) / view.unit));
+  for (const one of beside) one.timeline.camera.end = (camera.end * view.unit) / one.unit;
+  if (beside.length) camera.fit();
   const tables = [boxTable(part('boxes'), graph), sliceTable(part('slices'), timeline, go)];
   const panels = (/** @type {any} */ changed) => {
     render(devices(view, store), part('devices'));
@@ -61,7 +60,7 @@ export function mount(root, views, options = {}) {
   };
   const lines = () => {
     timeline.draw();
-    if (second && other) { second.camera.show((camera.t0 * view.unit) / other.unit, (camera.t1 * view.unit) / other.unit); second.draw(); }
+    for (const {timeline: one, unit} of beside) { one.camera.show((camera.t0 * view.unit) / unit, (camera.t1 * view.unit) / unit); one.draw(); }
     render(camera.isWhole ? nothing : html` · ${seconds(camera.span * view.unit)} of ${seconds(view.head.span_seconds)}`, part('range'));
   };
   const all = () => { readTheme(); graph.draw(); lines(); };
@@ -80,32 +79,32 @@ export function mount(root, views, options = {}) {
   all();
   listen(root, store, graph, all, signal);
   search(find('#search'), part('found'), store, go, graph, signal);
-  if (other) render(compared(view, other, names, (box) => { store.select(box); graph.reveal(box); }), part('compared'));
+  if (others.length) render(options.more.compared(views, names, (box) => { store.select(box); graph.reveal(box); }), part('compared'));
   const probe = () => ({lanes: timeline.lanes.length, drawn: timeline.drawn, box: store.state.box, slice: store.state.slice, mode: store.state.mode, path: store.state.box > 0 ? view.boxes[store.state.box].path : '', boxes: graph.order.length,
     t: [camera.t0 / camera.end, camera.t1 / camera.end], outlined: graph.outlined.size, places: graph.order.map((box) => ({box, ...graph.at(box)})), scale: graph.scale, dx: graph.dx, dy: graph.dy, open: store.state.open.size});
   return {store, camera, graph, timeline, probe, moved, draw: all, leave: () => { ending.abort(); cancelAnimationFrame(waiting); }};
 }
 
-/** @param {import('stead/data').View} view @param {import('stead/data').View | undefined} other @param {string[]} names */
-function shell(view, other, names) {
+/** @param {import('stead/data').View} view @param {string[]} names  of all plans @param {any} more */
+function shell(view, names, more) {
   const {head} = view;
   return html`<main class="view">
     <section class="card wide verdict" aria-label="Verdict">${verdict(head)}</section>
-    ${pictures(other, names, html`<section class="card" aria-label="Why" data-part="why"></section>`)}
-    ${other ? html`<section class="card wide" aria-label="Two plans"><h2>${names[0]} and ${names[1]}</h2><div data-part="compared"></div></section>` : nothing}
+    ${names.length > 1 ? html`<section class="card wide" aria-label="Plans beside each other"><h2>Beside each other</h2><div data-part="compared"></div></section>` : nothing}
+    ${pictures(names, html`<section class="card" aria-label="Why" data-part="why"></section>`)}
     ${head.links?.length ? html`<section class="card wide" aria-label="Links"><h2>What passes between devices</h2>${links(head)}</section>` : nothing}
     <section class="card wide" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
-    <div class="wide pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${history(head)}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${sizes(head)}</section>` : nothing}</div>
-      <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${sensitivity(head)}</section></div>
-    ${head.exports.length ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
+    ${names.length > 1 ? nothing : html`<div class="wide pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${more.history(head)}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${more.sizes(head)}</section>` : nothing}</div>
+      <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${more.sensitivity(head)}</section></div>`}
+    ${head.exports.length && names.length < 2 ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
     <section class="card wide" aria-label="As text">${head.text ? html`<details><summary>As text</summary><pre>${head.text}</pre></details>` : nothing}
       <p class="soft">${Object.entries(head.provenance).map(([key, value]) => `${key} ${value}`).join(' · ')}</p></section>
     <dialog class="help"><h2>Keys</h2><table><tbody>${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table><button @click=${(/** @type {any} */ e) => e.target.closest('dialog').close()}>close</button></dialog>
   </main>`;
 }
 
-/** Where and when, and what stands below. @param {import('stead/data').View | undefined} other @param {string[]} names @param {any} [below] */
-const pictures = (other, names, below = nothing) => html`
+/** Where and when, and what stands below. @param {string[]} names @param {any} [below] */
+const pictures = (names, below = nothing) => html`
     <section class="card where" aria-label="Where"><h2>Where: modules <span data-part="modes"></span></h2>
       <div class="scroller"><canvas id="where" tabindex="0" role="img" aria-label="The model as boxes" aria-describedby="where-said"></canvas><div class="spacer"></div></div>
       <p class="soft said" id="where-said" data-part="where-said"></p>
@@ -113,8 +112,8 @@ const pictures = (other, names, below = nothing) => html`
     <div class="column">
       <section class="card" aria-label="When"><div data-part="devices"></div>
         <h2><span>When: operators, transfers, memory<span data-part="range"></span></span><span data-part="controls"></span></h2>
-        ${other ? html`<h3>${names[0]}</h3>` : nothing}<canvas id="when" tabindex="0" role="img" aria-label="Time line of devices, links and memory" aria-describedby="when-said"></canvas>
-        ${other ? html`<h3>${names[1]}</h3><canvas id="then" tabindex="0" role="img" aria-label="Time line of the other plan"></canvas>` : nothing}
+        ${names.length > 1 ? html`<h3 class="name">${names[0]}</h3>` : nothing}<canvas id="when" tabindex="0" role="img" aria-label="Time line of devices, links and memory" aria-describedby="when-said"></canvas>
+        ${names.slice(1).map((name) => html`<h3 class="name">${name}</h3><canvas class="then" tabindex="0" role="img" aria-label=${`Time line of ${name}`}></canvas>`)}
         <p class="soft said" id="when-said" data-part="when-said"></p><div data-part="slices"></div></section>
       ${below}</div>
     <p class="live" aria-live="polite"></p><div class="tip" role="presentation"></div>`;
@@ -190,7 +189,8 @@ export async function start() {
   try {
     const scripts = [...document.querySelectorAll('script[data-view]')], views = await Promise.all(scripts.map((script) => fromBase64(script.textContent ?? '')));
     views[0].head.text ||= document.querySelector('#plain pre')?.textContent ?? '';
-    const mounted = mount(root, views, {fragment: true, names: scripts.map((script) => /** @type {HTMLElement} */ (script).dataset.view ?? '')});
+    const more = await (views.length > 1 ? import('stead/compare') : import('stead/history'));
+    const mounted = mount(root, views, {more, fragment: true, names: scripts.map((script) => /** @type {HTMLElement} */ (script).dataset.view ?? '')});
     document.getElementById('plain')?.remove(); // what stands there for readers without script
     /** @type {any} */ (window).stead = mounted;
   } catch (error) {

@@ -1,7 +1,7 @@
 // @ts-check
 // Colours of the page for canvases. Devices are told apart by colour and letter, beyond eight also by hatching.
 
-export const FONT = '12px system-ui, "DejaVu Sans", sans-serif', SMALL = '11px system-ui, "DejaVu Sans", sans-serif';
+export const SMALL = '11px system-ui, "DejaVu Sans", sans-serif';
 const NAMES = ['ink', 'soft', 'line', 'paper', 'card', 'wash', 'accent', 'bad', 'good'];
 const PALETTE = 8;
 

@@ -6,7 +6,9 @@ import {Coverage, drawLane, drawTurns, turnsOf} from 'stead/lanes';
 import {drawMemory, memoryDevices} from 'stead/memory';
 import {timeMarks} from 'stead/scale';
 import {SMALL, colour, deviceColour, fitted, fittedText} from 'stead/theme';
-import {count, seconds} from 'stead/units';
+import {count, counted, seconds} from 'stead/units';
+
+/** @typedef {import('stead/lanes').Frame} Frame */
 
 const OP = 26, LINK = 11, GAP = 3, MEMORY = 54, MOST_LINKS = 24, NONE = 2 ** 32 - 1;
 
@@ -70,13 +72,13 @@ export class Timeline {
     c.fillText(from.letter, 12, y + h / 2 + 0.5);
   }
 
-  /** Lines behind everything: over bars they would look like gaps. @param {import('stead/lanes').Frame} f @param {{at: number}[]} ticks @param {number} y */
+  /** Lines behind everything: over bars they would look like gaps. @param {Frame} f @param {{at: number}[]} ticks @param {number} y */
   grid(f, ticks, y) {
     f.c.fillStyle = colour.line;
     for (const {at} of ticks) f.c.fillRect(Math.round(f.left + (at - f.t0) * f.k), 0, 1, y);
   }
 
-  /** @param {import('stead/lanes').Frame} f @param {{at: number, text: string}[]} ticks @param {number} y */
+  /** @param {Frame} f @param {{at: number, text: string}[]} ticks @param {number} y */
   axis({c, left, width, t0, k}, ticks, y) {
     c.font = SMALL;
     c.fillStyle = colour.soft;
@@ -87,7 +89,7 @@ export class Timeline {
     }
   }
 
-  /** Transfers into and out of the selected slice. @param {import('stead/lanes').Frame} f */
+  /** Transfers into and out of the selected slice. @param {Frame} f */
   arrows(f) {
     const {c, view, left, t0, k} = f, {col} = view, own = this.store.state.slice, place = new Map(this.lanes.map(({lane, y, h}) => [lane, {y, h}]));
     const spot = (/** @type {number} */ slice, /** @type {boolean} */ end) => {
@@ -202,7 +204,7 @@ export class Timeline {
   /** One sentence for whoever does not see the picture. */
   summary() {
     const {head, col} = this.view;
-    return `${count(col.op.length)} runs of operators on ${head.devices.length} devices and ${count(col.tten.length)} transfers within ${seconds(head.span_seconds)}; ${count(this.critical.length)} of them form the critical path.`;
+    return `${counted(col.op.length, 'run')} of operators on ${counted(head.devices.length, 'device')} and ${counted(col.tten.length, 'transfer')} within ${seconds(head.span_seconds)}; ${count(this.critical.length)} of them form the critical path.`;
   }
 }
 

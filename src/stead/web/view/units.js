@@ -22,8 +22,15 @@ export function bytes(b) {
   return `${Math.round(b)} B`;
 }
 
+/** A rate: decimal, as data sheets and device texts have it. @param {number | null} b per second */
+export function rate(b) {
+  if (b === null) return 'unlimited';
+  const [unit, scale] = /** @type {[string, number]} */ ([['GB/s', 1e9], ['MB/s', 1e6]].find(([, least]) => b >= Number(least)) ?? ['B/s', 1]);
+  return `${Number((b / scale).toPrecision(3))} ${unit}`;
+}
+
 /** A share; small ones with a digit more. @param {number} x */
-export const percent = (x) => `${(x * 100).toFixed(x !== 0 && Math.abs(x) < 0.0995 ? 1 : 0)} %`;
+export const percent = (x) => (x > 0 && x < 0.0005 ? '< 0.1 %' : `${(x * 100).toFixed(x !== 0 && Math.abs(x) < 0.0995 ? 1 : 0)} %`);
 
 /** @param {number} n */
 export const count = (n) => n.toLocaleString('en');
