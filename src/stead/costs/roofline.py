@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
+from stead.cluster.classes import SOLVER_DEVICES, equal_devices
 from stead.cluster.precision import Precision, precision_of
 from stead.costs.costs import Costs, Source
 from stead.errors import BadCluster
@@ -27,7 +28,10 @@ class Roofline:
 
     def costs(self, graph: Graph, cluster: Cluster) -> Costs:
         """Price every operator on every device."""
-        seconds = np.stack([self._column(graph, device) for device in cluster], axis=1)
+        columns, firsts = equal_devices(cluster)
+        seconds = np.stack([self._column(graph, cluster.devices[d]) for d in firsts], axis=1)
+        if len(cluster) <= SOLVER_DEVICES:  # few: what reads tables by device finds them without looking further
+            seconds, columns = seconds[:, columns], np.arange(len(cluster), dtype=np.uint16)
         reasons = {
             (kind, device.name): f"{device.name} does not support {kind}"
             for device in cluster
@@ -40,7 +44,7 @@ class Roofline:
                     for kind in kinds:
                         reasons.setdefault((kind, device.name), f"{device.name} does not support {dtype}")
         sources = np.full(seconds.shape, Source.ANALYTIC, dtype=np.uint8)
-        return Costs(graph, cluster, seconds, sources=sources, reasons=reasons)
+        return Costs(graph, cluster, seconds, sources=sources, reasons=reasons, columns=columns)
 
     def _column(self, graph: Graph, device: Device) -> NDArray[np.float64]:
         """Seconds of every operator on one device."""

@@ -1,0 +1,133 @@
+"""`hierarchical`: plans for clusters of more devices than single solvers take, part by part.
+
+1. *Representatives.* Equal devices are interchangeable, so whole nodes of every kind, the nearest first, stand for all;
+   `auto` plans on them. They are devices of the cluster, so the plan is one for the whole and has the same value.
+2. *The whole line.* The model is divided over all devices, over half of them and so on, in consecutive pieces: what
+   pipelines want, and what models need that do not fit the representatives.
+3. *Windows.* Around the busiest device what its neighbours hold is divided anew, everything else staying where it is,
+   as long as that helps.
+
+The simulator of the whole cluster judges everything. Bounds are those by classes of devices; what is proved for a part
+is not proved for the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stead.cluster.classes import SOLVER_DEVICES
+from stead.errors import BadInput, Infeasible
+from stead.problem import Placement, Problem, Throughput
+from stead.sim import simulate
+from stead.solvers.auto import Auto
+from stead.solvers.auto_steps import is_full_pipeline
+from stead.solvers.large.parts import (
+    lifted,
+    lifted_order,
+    nodes_of,
+    part_problem,
+    representatives,
+    window_problem,
+)
+from stead.solvers.large.spread import spreads
+from stead.solvers.search.anneal import Anneal
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
+
+PART_SHARE = 0.6  # of the budget for the representatives; of pipelines, which want all devices, a quarter
+PIPELINE_SHARE = 0.25
+WINDOW_MOVES = 2_000_000
+VAIN_WINDOWS = 3  # in a row, after which it ends
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchical:
+    """Plans on representatives and along all devices, and improves where the pieces meet."""
+
+    most: int = SOLVER_DEVICES  # devices that are planned in detail at a time
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.most <= SOLVER_DEVICES:
+            raise BadInput(f"hierarchical plans 2 to {SOLVER_DEVICES} devices at a time, got {self.most}")
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return "hierarchical"
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes every problem."""
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Plan a part in detail and the whole roughly, then improve what is busiest."""
+        search = Search(problem, budget, solver=self.name, seed=seed)
+        with search.interruptible():
+            search.relax()
+            pipelines = isinstance(problem.objective, Throughput)
+            self._plan_part(search, PIPELINE_SHARE if pipelines else PART_SHARE)
+            self._plan_whole(search)
+            if is_full_pipeline(problem):
+                self._improve(search)
+        return search.solution()
+
+    def _plan_part(self, search: Search, share: float) -> None:
+        """Let `auto` plan on representatives."""
+        problem = search.problem
+        chosen = representatives(problem, self.most)
+        search.doing(f"{len(chosen)} of {len(problem.cluster)} devices")
+        try:
+            part = part_problem(problem, chosen)
+            found = Auto().solve(part, replace(search.rest_of_budget(share), on_event=None), search.seed)
+        except (BadInput, Infeasible) as error:
+            search.notes.append(f"{len(chosen)} devices: {error}")
+            return
+        search.evaluations += found.evaluations
+        placement = found.placement
+        row = lifted(problem, chosen, placement.devices)
+        if placement.replicas:
+            shared = tuple(tuple(chosen[d] for d in group) for group in placement.replicas)
+            search.offer_replicas(row, shared, found_by=found.found_by)
+        else:
+            order = lifted_order(problem, chosen, placement.order)
+            search.offer(row, order=order, found_by=found.found_by)
+
+    def _plan_whole(self, search: Search) -> None:
+        """Divide the model over all devices and over fewer."""
+        search.doing("all devices")
+        nodes = nodes_of(search.problem)
+        for row in spreads(search.problem, [d for node in nodes for d in node]):
+            search.offer(row, found_by="spread")
+            if search.done:
+                return
+
+    def _improve(self, search: Search) -> None:
+        """Divide anew what devices around the busiest one hold, while that helps."""
+        vain = 0
+        while search.best is not None and not search.done and vain < VAIN_WINDOWS and not search.best_replicas:
+            search.doing("windows")
+            before = search.best_seconds
+            self._divide_window(search, vain)
+            vain = vain + 1 if search.best_seconds >= before else 0
+
+    def _divide_window(self, search: Search, part: int) -> None:
+        problem, row = search.problem, search.best
+        assert row is not None
+        used = np.unique(row)
+        busy = simulate(problem, Placement(problem, row), memory="off").busy_seconds
+        middle = int(np.searchsorted(used, int(np.argmax(busy))))
+        width = max(2, self.most // 2)
+        begin = max(0, min(middle - width // 2, len(used) - width))
+        window = used[begin : begin + width].tolist()
+        small, chosen, now = window_problem(problem, row, window, self.most)
+        inner = Search(small, search.rest_of_budget(0.5), solver=self.name, seed=search.seed)
+        inner.offer(now)
+        Anneal(moves=WINDOW_MOVES).improve(inner, part=part)
+        search.evaluations += inner.evaluations
+        if inner.best is not None:
+            better = row.copy()
+            inside = np.isin(row, window)
+            better[inside] = lifted(problem, chosen, inner.best)[inside]
+            search.offer(better, found_by="windows")
