@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead.cluster import Cluster
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import BadInput
 from stead.graph import Graph
 
@@ -50,6 +51,12 @@ class Costs:
         columns: ArrayLike | None = None,
     ) -> None:
         self.columns = _columns(len(cluster), columns)  # [device]
+        if columns is not None and len(cluster) <= SOLVER_DEVICES:  # few: solvers find a column for each
+            seconds, workspace_bytes, sources = (
+                None if table is None else np.asarray(table)[:, self.columns]
+                for table in (seconds, workspace_bytes, sources)
+            )
+            self.columns = _columns(len(cluster), None)
         shape = (len(graph), int(self.columns.max()) + 1)
         self.column_seconds: NDArray[np.float64] = _table(
             "seconds", seconds, shape, np.float64
@@ -104,7 +111,7 @@ class Costs:
         """A table with a column for each device; one that has them already is not copied."""
         if table.shape[1] == len(self.columns):
             return table
-        whole = table[:, self.columns]
+        whole = np.take(table, self.columns, axis=1)
         whole.setflags(write=False)
         return whole
 

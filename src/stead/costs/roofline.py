@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
-from stead.cluster.classes import SOLVER_DEVICES, equal_devices
+from stead.cluster.classes import equal_devices
 from stead.cluster.precision import Precision, precision_of
 from stead.costs.costs import Costs, Source
 from stead.errors import BadCluster
@@ -30,8 +30,6 @@ class Roofline:
         """Price every operator on every device."""
         columns, firsts = equal_devices(cluster)
         seconds = np.stack([self._column(graph, cluster.devices[d]) for d in firsts], axis=1)
-        if len(cluster) <= SOLVER_DEVICES:  # few: what reads tables by device finds them without looking further
-            seconds, columns = seconds[:, columns], np.arange(len(cluster), dtype=np.uint16)
         reasons = {
             (kind, device.name): f"{device.name} does not support {kind}"
             for device in cluster

@@ -108,7 +108,7 @@ class Problem:
         """Devices that may run every operator."""
         if self.column_allowed.shape[1] == len(self.cluster):
             return self.column_allowed
-        allowed: NDArray[np.bool_] = self.column_allowed[:, self.columns]
+        allowed: NDArray[np.bool_] = np.take(self.column_allowed, self.columns, axis=1)
         allowed.setflags(write=False)
         return allowed
 

@@ -1,11 +1,12 @@
 """`hierarchical`: plans for clusters of more devices than single solvers take, part by part.
 
-1. *Representatives.* Equal devices are interchangeable, so whole nodes of every kind, the nearest first, stand for all;
-   `auto` plans on them. They are devices of the cluster, so the plan is one for the whole and has the same value.
-2. *The whole line.* The model is divided over all devices, over half of them and so on, in consecutive pieces: what
+1. *The whole line.* The model is divided over all devices, over half of them and so on, in consecutive pieces: what
    pipelines want, and what models need that do not fit the representatives.
-3. *Windows.* Around the busiest device what its neighbours hold is divided anew, everything else staying where it is,
-   as long as that helps.
+2. *Representatives.* Equal devices are interchangeable, so whole nodes of every kind, the nearest first, stand for all;
+   `auto` plans on one node and on as many devices as it takes. They are devices of the cluster, so a plan for them is
+   one for the whole and has the same value.
+3. *Windows.* What the busiest device and its neighbours hold is divided anew among them and devices that hold nothing
+   yet, everything else staying where it is, as long as that helps.
 
 The simulator of the whole cluster judges everything. Bounds are those by classes of devices; what is proved for a part
 is not proved for the whole.
@@ -29,6 +30,7 @@ from stead.solvers.large.parts import (
     nodes_of,
     part_problem,
     representatives,
+    window_around,
     window_problem,
 )
 from stead.solvers.large.spread import spreads
@@ -62,21 +64,25 @@ class Hierarchical:
         return None
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
-        """Plan a part in detail and the whole roughly, then improve what is busiest."""
+        """Plan the whole roughly and a part in detail, then improve what is busiest."""
         search = Search(problem, budget, solver=self.name, seed=seed)
         with search.interruptible():
             search.relax()
-            pipelines = isinstance(problem.objective, Throughput)
-            self._plan_part(search, PIPELINE_SHARE if pipelines else PART_SHARE)
+            share = PIPELINE_SHARE if isinstance(problem.objective, Throughput) else PART_SHARE
+            node = max(2, max(len(node) for node in nodes_of(problem)))
             self._plan_whole(search)
+            for most in sorted({min(node, self.most), self.most}):
+                self._plan_part(search, most, share if most == self.most else share / 2)
             if is_full_pipeline(problem):
                 self._improve(search)
         return search.solution()
 
-    def _plan_part(self, search: Search, share: float) -> None:
-        """Let `auto` plan on representatives."""
+    def _plan_part(self, search: Search, most: int, share: float) -> None:
+        """Let `auto` plan on so many representatives."""
         problem = search.problem
-        chosen = representatives(problem, self.most)
+        if search.done:
+            return
+        chosen = representatives(problem, most)
         search.doing(f"{len(chosen)} of {len(problem.cluster)} devices")
         try:
             part = part_problem(problem, chosen)
@@ -115,12 +121,10 @@ class Hierarchical:
     def _divide_window(self, search: Search, part: int) -> None:
         problem, row = search.problem, search.best
         assert row is not None
-        used = np.unique(row)
         busy = simulate(problem, Placement(problem, row), memory="off").busy_seconds
-        middle = int(np.searchsorted(used, int(np.argmax(busy))))
-        width = max(2, self.most // 2)
-        begin = max(0, min(middle - width // 2, len(used) - width))
-        window = used[begin : begin + width].tolist()
+        window = window_around(row, int(np.argmax(busy)), len(problem.cluster), max(2, self.most // 2))
+        if len(window) == len(problem.cluster):
+            return  # `auto` has seen them all
         small, chosen, now = window_problem(problem, row, window, self.most)
         inner = Search(small, search.rest_of_budget(0.5), solver=self.name, seed=search.seed)
         inner.offer(now)

@@ -83,6 +83,21 @@ def lifted_order(problem: Problem, devices: Sequence[int], order: Order | None) 
     return replace(order, order=np.where(items < count, items, sent).astype(np.int32))
 
 
+def window_around(row: DeviceIndices, busiest: int, devices: int, width: int) -> list[int]:
+    """So many devices around the busiest: those that hold something beside it, and as many that hold nothing.
+
+    >>> window_around(np.array([0, 0, 4, 5], dtype=np.uint8), 4, 8, 4)
+    [0, 2, 3, 4]
+    """
+    used = np.unique(row).tolist()
+    idle = sorted(set(range(devices)) - set(used))
+    half = width - min(len(idle), width // 2)
+    at = used.index(busiest)
+    begin = max(0, min(at - half // 2, len(used) - half))
+    chosen = used[begin : begin + half]
+    return sorted(chosen + sorted(idle, key=lambda d: (abs(d - busiest), d))[: width - len(chosen)])
+
+
 def window_problem(
     problem: Problem, row: DeviceIndices, window: Sequence[int], most: int
 ) -> tuple[Problem, list[int], DeviceIndices]:
