@@ -38,8 +38,8 @@ _TOP_KEYS = ("schema", "contention", "routing", "host", "device", "link", "level
 _LEVEL_KEYS = ("name", "size", "bandwidth", "latency", "gap")
 _HOST_KEYS = ("name", "address", "devices")
 _DEVICE_KEYS = (
-    "name", "count", "model", "kind", "memory", "reserve", "bandwidth", "flops", "efficiency", "launch_overhead",
-    "unsupported_ops", "alias", "precision",
+    "name", "model", "kind", "memory", "reserve", "bandwidth", "flops", "efficiency", "launch_overhead",
+    "unsupported_ops", "alias", "precision", "count",
 )  # fmt: skip
 _DIRECT: Routing = "direct"
 _LINK_KEYS = ("between", "from", "to", "bandwidth", "latency", "gap", "duplex", "via")

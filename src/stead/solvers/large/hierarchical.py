@@ -40,6 +40,8 @@ from stead.solvers.solution import Budget, Solution
 
 PART_SHARE = 0.6  # of the budget for the representatives; of pipelines, which want all devices, a quarter
 PIPELINE_SHARE = 0.25
+TABLE_CELLS = 2**24  # operators times devices that are planned in detail: more take gigabytes
+LEAST_DEVICES = 8  # whatever the number of operators
 WINDOW_MOVES = 2_000_000
 VAIN_WINDOWS = 3  # in a row, after which it ends
 
@@ -69,12 +71,13 @@ class Hierarchical:
         with search.interruptible():
             search.relax()
             share = PIPELINE_SHARE if isinstance(problem.objective, Throughput) else PART_SHARE
+            most = min(self.most, max(LEAST_DEVICES, TABLE_CELLS // max(1, len(problem.graph))))
             node = max(2, max(len(node) for node in nodes_of(problem)))
             self._plan_whole(search)
-            for most in sorted({min(node, self.most), self.most}):
-                self._plan_part(search, most, share if most == self.most else share / 2)
+            for count in sorted({min(node, most), most}):
+                self._plan_part(search, count, share if count == most else share / 2)
             if is_full_pipeline(problem):
-                self._improve(search)
+                self._improve(search, most)
         return search.solution()
 
     def _plan_part(self, search: Search, most: int, share: float) -> None:
@@ -109,23 +112,23 @@ class Hierarchical:
             if search.done:
                 return
 
-    def _improve(self, search: Search) -> None:
+    def _improve(self, search: Search, most: int) -> None:
         """Divide anew what devices around the busiest one hold, while that helps."""
         vain = 0
         while search.best is not None and not search.done and vain < VAIN_WINDOWS and not search.best_replicas:
             search.doing("windows")
             before = search.best_seconds
-            self._divide_window(search, vain)
+            self._divide_window(search, most, vain)
             vain = vain + 1 if search.best_seconds >= before else 0
 
-    def _divide_window(self, search: Search, part: int) -> None:
+    def _divide_window(self, search: Search, most: int, part: int) -> None:
         problem, row = search.problem, search.best
         assert row is not None
         busy = simulate(problem, Placement(problem, row), memory="off").busy_seconds
-        window = window_around(row, int(np.argmax(busy)), len(problem.cluster), max(2, self.most // 2))
+        window = window_around(row, int(np.argmax(busy)), len(problem.cluster), max(2, most // 2))
         if len(window) == len(problem.cluster):
             return  # `auto` has seen them all
-        small, chosen, now = window_problem(problem, row, window, self.most)
+        small, chosen, now = window_problem(problem, row, window, most)
         inner = Search(small, search.rest_of_budget(0.5), solver=self.name, seed=search.seed)
         inner.offer(now)
         Anneal(moves=WINDOW_MOVES).improve(inner, part=part)
