@@ -35,8 +35,9 @@ class Roofline:
             for device in cluster
             for kind in device.unsupported_kinds
         }
+        dtypes = sorted(set(graph.dtypes))
         for device in cluster:
-            for dtype, precision in _precisions(graph, device).items():
+            for dtype, precision in _precisions(dtypes, device).items():
                 if not precision.supported:
                     kinds = {kind for kind, own in zip(graph.kinds, graph.dtypes, strict=True) if own == dtype}
                     for kind in kinds:
@@ -46,7 +47,7 @@ class Roofline:
 
     def _column(self, graph: Graph, device: Device) -> NDArray[np.float64]:
         """Seconds of every operator on one device."""
-        precisions = _precisions(graph, device)
+        precisions = _precisions(sorted(set(graph.dtypes)), device)
         rates = self._rates(graph, device, precisions)
         shares = _by_operator(graph, {dtype: one.moved_share for dtype, one in precisions.items()})
         bandwidth = device.bytes_per_second * device.efficiency.get("memory", 1.0)
@@ -96,14 +97,14 @@ def precision_notes(graph: Graph, cluster: Cluster) -> tuple[str, ...]:
     used = {dtype for dtype, busy in zip(graph.dtypes, works, strict=True) if busy}
     names: dict[tuple[str, str], list[str]] = {}  # (dtype, what becomes of it): devices
     for device in cluster:
-        for dtype, precision in _precisions(graph, device).items():
-            if precision.told and dtype in used:
+        for dtype, precision in _precisions(sorted(used), device).items():
+            if precision.told:
                 names.setdefault((dtype, precision.told), []).append(device.name)
     return tuple(f"{dtype} on {_some(on)} is {told}" for (dtype, told), on in sorted(names.items()))
 
 
-def _precisions(graph: Graph, device: Device) -> dict[str, Precision]:
-    return {dtype: precision_of(device, dtype) for dtype in sorted(set(graph.dtypes))}
+def _precisions(dtypes: Sequence[str], device: Device) -> dict[str, Precision]:
+    return {dtype: precision_of(device, dtype) for dtype in dtypes}
 
 
 def _by_operator(graph: Graph, by_dtype: Mapping[str, float]) -> NDArray[np.float64]:

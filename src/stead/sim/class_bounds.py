@@ -20,6 +20,7 @@ Bounds of a part of the cluster are none: a placement may use the rest.
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
@@ -32,13 +33,17 @@ from stead.problem import Problem
 
 def device_classes(problem: Problem) -> NDArray[np.int64]:  # [device]
     """Devices that are equal to a problem have the same number: times, permissions, memory, host or not."""
-    tables = np.concatenate([np.where(problem.column_allowed, problem.column_seconds, np.inf),
-                             problem.column_workspace_bytes.astype(np.float64)])  # fmt: skip
-    column = np.unique(tables, axis=1, return_inverse=True)[1].reshape(-1)[problem.columns]
-    rest = [(device.usable_bytes, device.is_host) for device in problem.cluster]
-    numbers: dict[tuple[int, int, bool], int] = {}
-    keys = zip(column.tolist(), rest, strict=True)
-    return np.array([numbers.setdefault((c, *other), len(numbers)) for c, other in keys], dtype=np.int64)
+    seconds = np.where(problem.column_allowed, problem.column_seconds, np.inf)
+    tables = (seconds, problem.column_workspace_bytes)
+    digests = [
+        hashlib.sha256(b"".join(table[:, c].tobytes() for table in tables)).digest() for c in range(seconds.shape[1])
+    ]
+    numbers: dict[tuple[bytes, int, bool], int] = {}
+    keys = [
+        (digests[c], device.usable_bytes, device.is_host)
+        for c, device in zip(problem.columns.tolist(), problem.cluster, strict=True)
+    ]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def quotient(problem: Problem, classes: NDArray[np.int64]) -> Problem:

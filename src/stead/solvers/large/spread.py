@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stead import _native
 from stead.cluster.classes import DeviceIndices, device_type
 from stead.problem import Problem
+from stead.solvers.build.chunks import topological
 
 STEPS = 40  # of the bisection: beyond them nothing changes
 
@@ -42,7 +42,7 @@ class _Line:
         outputs = np.bincount(graph.tensor_producer, weights=graph.tensor_bytes, minlength=len(graph))
         held = np.bincount(units, weights=graph.parameter_bytes + outputs, minlength=problem.unit_count)
         self._bytes = held.astype(np.float64)  # [unit]
-        by_level = _native.topological_order(problem.native, kind="level")
+        by_level = topological(problem, "level")
         rank = np.empty(len(graph), dtype=np.int64)
         rank[by_level] = np.arange(len(graph))
         first = problem.unit_firsts
@@ -51,12 +51,13 @@ class _Line:
     def divided(self, order: NDArray[np.int64], devices: Sequence[int]) -> DeviceIndices | None:
         """Consecutive pieces of an order, or None where a unit may not run where its turn comes or nothing fits."""
         columns = self._problem.columns[list(devices)]
-        ahead = np.concatenate([np.zeros((1, self._seconds.shape[1])), np.cumsum(self._seconds[order], axis=0)])
-        if not np.isfinite(ahead[-1]).all():
+        ahead = np.zeros((self._seconds.shape[1], len(order) + 1))  # [column, units before]
+        np.cumsum(self._seconds[order].T, axis=1, out=ahead[:, 1:])
+        if not np.isfinite(ahead[:, -1]).all():
             return None
         held = np.concatenate([[0.0], np.cumsum(self._bytes[order])])
         room = self._problem.limit_bytes[list(devices)].astype(np.float64)
-        low, high = 0.0, float(ahead[-1].max())
+        low, high = 0.0, float(ahead[:, -1].max())
         best = _borders(ahead, held, columns, room, high)
         if best is None:
             return None
@@ -80,7 +81,7 @@ def _borders(
     ends: list[int] = []
     begin, count = 0, len(held) - 1
     for c, limit in zip(columns.tolist(), room.tolist(), strict=True):
-        by_time = int(np.searchsorted(ahead[:, c], ahead[begin, c] + most, side="right")) - 1
+        by_time = int(np.searchsorted(ahead[c], ahead[c, begin] + most, side="right")) - 1
         by_room = int(np.searchsorted(held, held[begin] + limit, side="right")) - 1
         begin = max(begin, min(by_time, by_room))
         ends.append(begin)
