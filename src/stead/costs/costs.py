@@ -52,10 +52,9 @@ class Costs:
     ) -> None:
         self.columns = _columns(len(cluster), columns)  # [device]
         if columns is not None and len(cluster) <= SOLVER_DEVICES:  # few: solvers find a column for each
-            seconds, workspace_bytes, sources = (
-                None if table is None else np.asarray(table)[:, self.columns]
-                for table in (seconds, workspace_bytes, sources)
-            )
+            seconds = np.asarray(seconds)[:, self.columns]
+            workspace_bytes = None if workspace_bytes is None else np.asarray(workspace_bytes)[:, self.columns]
+            sources = None if sources is None else np.asarray(sources)[:, self.columns]
             self.columns = _columns(len(cluster), None)
         shape = (len(graph), int(self.columns.max()) + 1)
         self.column_seconds: NDArray[np.float64] = _table(
@@ -115,12 +114,12 @@ class Costs:
         whole.setflags(write=False)
         return whole
 
-    def seconds_on(self, devices: NDArray[Any]) -> NDArray[np.float64]:  # [operator]
+    def seconds_on(self, devices: NDArray[np.integer[Any]] | list[int]) -> NDArray[np.float64]:  # [operator]
         """Seconds of every operator on the device that a placement gives it."""
         chosen: NDArray[np.float64] = self.column_seconds[np.arange(len(devices)), self.columns[devices]]
         return chosen
 
-    def workspace_on(self, devices: NDArray[Any]) -> NDArray[np.int64]:  # [operator]
+    def workspace_on(self, devices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:  # [operator]
         """Scratch bytes of every operator on the device that a placement gives it."""
         chosen: NDArray[np.int64] = self.column_workspace_bytes[np.arange(len(devices)), self.columns[devices]]
         return chosen

@@ -67,8 +67,8 @@ def part_problem(problem: Problem, devices: Sequence[int]) -> Problem:
 
 def lifted(problem: Problem, devices: Sequence[int], row: DeviceIndices) -> DeviceIndices:
     """Devices of the whole cluster from those of a part."""
-    whole: DeviceIndices = np.asarray(devices, dtype=device_type(len(problem.cluster)))[row]
-    return whole
+    whole: DeviceIndices = np.asarray(devices).astype(device_type(len(problem.cluster)))
+    return whole[row]
 
 
 def lifted_order(problem: Problem, devices: Sequence[int], order: Order | None) -> Order | None:

@@ -63,7 +63,7 @@ def settled(problem: Problem, wanted: NDArray[np.int64]) -> tuple[DeviceIndices,
     refused = np.flatnonzero(~problem.column_allowed[first, problem.columns[by_unit]])
     if refused.size:
         by_unit[refused] = problem.unit_seconds[refused].argmin(axis=1)
-    devices = by_unit[problem.units].astype(device_type(len(problem.cluster)))
+    devices: DeviceIndices = by_unit[problem.units].astype(device_type(len(problem.cluster)))
     moved = np.flatnonzero(devices != wanted)
     barred = int(np.isin(problem.units[moved], refused).sum())
     notes = []

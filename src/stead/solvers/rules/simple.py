@@ -90,7 +90,7 @@ class Single:
             raise self._too_small(problem, error) from None
 
     def _candidates(self, problem: Problem) -> list[int]:
-        runs_all = np.isfinite(problem.column_seconds).all(axis=0)[problem.columns]  # [device]
+        runs_all = np.asarray(np.isfinite(problem.column_seconds).all(axis=0))[problem.columns]  # [device]
         wanted = [problem.cluster.index(self.device)] if self.device else range(len(problem.cluster))
         return [d for d in wanted if runs_all[d]]
 
