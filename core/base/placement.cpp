@@ -6,6 +6,10 @@
 
 namespace stead {
 
+std::vector<DeviceIndex> widened(std::span<const std::uint8_t> devices) {
+    return {devices.begin(), devices.end()};
+}
+
 void check_few_devices(const Problem& problem, const char* what) {
     if (problem.devices > mask_devices)
         fail(what, " takes at most ", mask_devices, " devices, got ", problem.devices);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/device_set.h"
 #include "base/problem.h"
@@ -27,6 +29,9 @@ struct Obstacle {
     std::int32_t target = -1;
     std::int32_t tensor = -1;  // and the tensor
 };
+
+/// Devices that a caller holds as bytes; here and not at the border, which is compiled for size.
+std::vector<DeviceIndex> widened(std::span<const std::uint8_t> devices);
 
 /// Throws std::invalid_argument when there are more devices than masks have bits; `what` cannot take so many.
 void check_few_devices(const Problem& problem, const char* what);

@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "base/load_kind.h"
+#include "base/placement.h"
 #include "base/problem.h"
 #include "base/workers.h"
 #include "build/ranks.h"
@@ -65,8 +66,7 @@ public:
         if (array.dtype() == nb::dtype<DeviceIndex>()) {
             read_ = {static_cast<const DeviceIndex*>(array.data()), array.size()};
         } else if (array.dtype() == nb::dtype<std::uint8_t>()) {
-            const auto* const narrow = static_cast<const std::uint8_t*>(array.data());
-            widened_.assign(narrow, narrow + array.size());
+            widened_ = widened({static_cast<const std::uint8_t*>(array.data()), array.size()});
             read_ = widened_;
         } else {
             throw nb::type_error((std::string(name) + " must be an array of uint8 or uint16").c_str());
