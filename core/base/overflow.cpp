@@ -73,8 +73,8 @@ private:
 
 void add_longest_durations(const Problem& problem, Total& total) {
     for (std::int32_t v = 0; v < problem.operators; ++v) {
-        const auto row = problem.duration.begin() + static_cast<std::int64_t>(v) * problem.devices;
-        total.add(std::max<Ticks>(0, *std::max_element(row, row + problem.devices)), "operator", v);
+        const auto row = problem.duration.begin() + static_cast<std::int64_t>(v) * problem.columns;
+        total.add(std::max<Ticks>(0, *std::max_element(row, row + problem.columns)), "operator", v);
     }
 }
 
@@ -117,7 +117,7 @@ std::int64_t all_bytes(const Problem& problem) {
     for (std::int32_t t = 0; t < problem.tensors; ++t) total.add(problem.tensor_bytes[t], "tensor", t);
     const auto workspace = std::max_element(problem.workspace_bytes.begin(), problem.workspace_bytes.end());
     if (workspace != problem.workspace_bytes.end())
-        total.add(*workspace, "workspace of operator", (workspace - problem.workspace_bytes.begin()) / problem.devices);
+        total.add(*workspace, "workspace of operator", (workspace - problem.workspace_bytes.begin()) / problem.columns);
     return total.checked("bytes add up to 2^62 or more");
 }
 

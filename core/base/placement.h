@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "base/device_set.h"
 #include "base/problem.h"
 
 namespace stead {
@@ -27,41 +30,49 @@ struct Obstacle {
     std::int32_t tensor = -1;  // and the tensor
 };
 
+/// Devices that a caller holds as bytes; here and not at the border, which is compiled for size.
+std::vector<DeviceIndex> widened(std::span<const std::uint8_t> devices);
+
+/// Throws std::invalid_argument when there are more devices than masks have bits; `what` cannot take so many.
+void check_few_devices(const Problem& problem, const char* what);
+
 /// Throws std::invalid_argument when an operator is on a device that does not exist.
-void check_placement(const Problem& problem, const std::uint8_t* placement);
+void check_placement(const Problem& problem, const DeviceIndex* placement);
 
 /// The first operator that cannot run where it is.
-Obstacle find_unsupported(const Problem& problem, const std::uint8_t* placement);
+Obstacle find_unsupported(const Problem& problem, const DeviceIndex* placement);
 
 /// The first operator that cannot run where it is; without one, the first tensor that a direct link cannot bring to
 /// one of its readers.
-Obstacle find_obstacle(const Problem& problem, const std::uint8_t* placement);
+Obstacle find_obstacle(const Problem& problem, const DeviceIndex* placement);
 
 /// Calls visit(d, i) for each device d other than `source` where tensor `t` is read, in the order of the first readers;
 /// i is the first reader's entry in `consumer`.
 template <class Visit>
-void for_each_target(const Problem& problem, const std::uint8_t* placement, std::int32_t t, int source, Visit visit) {
-    std::uint64_t seen = std::uint64_t{1} << source;
-    for (std::int32_t i = problem.consumer_first[t]; i < problem.consumer_first[t + 1]; ++i) {
-        const int d = placement[problem.consumer[i]];
-        if (seen >> d & 1) continue;
-        seen |= std::uint64_t{1} << d;
-        visit(d, i);
-    }
+void for_each_target(const Problem& problem, const DeviceIndex* placement, std::int32_t t, int source, Visit visit) {
+    with_device_set(problem, [&](auto seen) {
+        seen.add(source);
+        for (std::int32_t i = problem.consumer_first[t]; i < problem.consumer_first[t + 1]; ++i) {
+            const int d = placement[problem.consumer[i]];
+            if (seen.has(d)) continue;
+            seen.add(d);
+            visit(d, i);
+        }
+    });
 }
 
 /// Calls visit(reader) for each reader of tensor `t` on device `d`, from entry `i` of `consumer` on.
 template <class Visit>
-void for_each_reader_on(const Problem& problem, const std::uint8_t* placement, std::int32_t t, int d, std::int32_t i,
+void for_each_reader_on(const Problem& problem, const DeviceIndex* placement, std::int32_t t, int d, std::int32_t i,
                         Visit visit) {
     for (; i < problem.consumer_first[t + 1]; ++i)
         if (placement[problem.consumer[i]] == d) visit(problem.consumer[i]);
 }
 
 /// The first reader of tensor `t` on device `d` as an entry of `consumer`; -1 without one.
-std::int32_t first_reader_on(const Problem& problem, const std::uint8_t* placement, std::int32_t t, int d);
+std::int32_t first_reader_on(const Problem& problem, const DeviceIndex* placement, std::int32_t t, int d);
 
 /// Bytes of the weights on each device, into `bytes` [device].
-void resident_weights(const Problem& problem, const std::uint8_t* placement, std::int64_t* bytes);
+void resident_weights(const Problem& problem, const DeviceIndex* placement, std::int64_t* bytes);
 
 }  // namespace stead

@@ -13,18 +13,36 @@ namespace {
 
 constexpr std::int64_t max_operators = std::int64_t{1} << 24;
 
+/// Columns of the tables: one for each device, or one for each class of equal devices.
+std::size_t column_count(const ProblemArrays& given) {
+    if (given.column.empty()) return given.devices;
+    return std::size_t{*std::max_element(given.column.begin(), given.column.end())} + 1;
+}
+
+/// Equal devices may share columns only in clusters that are too large for code that expects one for each.
+void check_columns(const ProblemArrays& given, std::size_t columns) {
+    if (given.column.empty()) return;
+    check_size("column", given.column.size(), given.devices);
+    if (given.devices <= mask_devices && columns != static_cast<std::size_t>(given.devices))
+        fail("devices may share columns in clusters of more than ", mask_devices, " devices, this one has ",
+             given.devices);
+    for (std::size_t d = 0; d < given.column.size() && given.devices <= mask_devices; ++d)
+        if (given.column[d] != d) fail("column of device ", d, " must be its own, got ", +given.column[d]);
+}
+
 void check_counts(const ProblemArrays& given) {
     if (given.operators < 0 || given.operators > max_operators)
         fail("the number of operators must lie in 0..", max_operators, ", got ", given.operators);
     if (given.devices < 1 || given.devices > max_devices)
         fail("the number of devices must lie in 1..", max_devices, ", got ", given.devices);
-    const std::size_t n = given.operators, k = given.devices;
+    const std::size_t n = given.operators, k = given.devices, columns = column_count(given);
     const std::size_t tensors = given.tensor_bytes.size(), weights = given.weight_bytes.size();
     constexpr std::size_t most = std::numeric_limits<std::int32_t>::max();
     if (std::max({tensors, weights, given.consumer.size(), given.weight_user.size()}) >= most)
         fail("tensors, weights, readers and users must each be fewer than ", most);
-    check_size("seconds", given.seconds.size(), n * k);
-    check_size("workspace_bytes", given.workspace_bytes.size(), n * k);
+    check_size("seconds", given.seconds.size(), n * columns);
+    check_size("workspace_bytes", given.workspace_bytes.size(), n * columns);
+    check_columns(given, columns);
     check_size("tensor_first", given.tensor_first.size(), n + 1);
     check_size("tensor_kept", given.tensor_kept.size(), tensors);
     check_size("consumer_first", given.consumer_first.size(), tensors + 1);
@@ -157,6 +175,10 @@ Problem::Problem(const ProblemArrays& given) {
     check_at_most("host", given.host, 1);
     operators = static_cast<std::int32_t>(given.operators);
     devices = static_cast<std::int32_t>(given.devices);
+    columns = static_cast<std::int32_t>(column_count(given));
+    column = copy(given.column);
+    if (column.empty())
+        for (std::int32_t d = 0; d < devices; ++d) column.push_back(static_cast<DeviceIndex>(d));
     tensors = static_cast<std::int32_t>(given.tensor_bytes.size());
     weights = static_cast<std::int32_t>(given.weight_bytes.size());
     take_graph(given);

@@ -12,14 +12,19 @@
 
 namespace stead {
 
-inline constexpr int max_devices = 64;
+/// A device in a placement.
+using DeviceIndex = std::uint16_t;
+
+inline constexpr int max_devices = 1024;
+inline constexpr int mask_devices = 64;  // that fit the bits of one word: as many as constructions and searches take
 
 /// What a caller hands in. Nothing is owned; matrices are row by row.
 struct ProblemArrays {
     std::int64_t operators = 0;
     std::int64_t devices = 0;
-    std::span<const double> seconds;                // [operator, device]; inf = cannot run there
-    std::span<const std::int64_t> workspace_bytes;  // [operator, device]
+    std::span<const double> seconds;                // [operator, column]; inf = cannot run there
+    std::span<const std::int64_t> workspace_bytes;  // [operator, column]
+    std::span<const DeviceIndex> column;            // [device]; empty: each device has its own
     std::span<const std::int32_t> tensor_first;     // [operator + 1]
     std::span<const std::int64_t> tensor_bytes;     // [tensor]
     std::span<const std::uint8_t> tensor_kept;      // [tensor]
@@ -57,13 +62,16 @@ struct Problem {
 
     std::int32_t operators = 0;
     std::int32_t devices = 0;
+    std::int32_t columns = 0;  // of durations and workspaces
     std::int32_t tensors = 0;
     std::int32_t weights = 0;
     std::int32_t channels = 0;
 
     // Operators. The index is the topological rank and breaks ties.
-    std::vector<Ticks> duration;                // [operator, device]; `impossible` where it cannot run
-    std::vector<std::int64_t> workspace_bytes;  // [operator, device]
+    // Equal devices share a column; up to `mask_devices` devices each has its own, and column d is device d's.
+    std::vector<Ticks> duration;                // [operator, column]; `impossible` where it cannot run
+    std::vector<std::int64_t> workspace_bytes;  // [operator, column]
+    std::vector<DeviceIndex> column;            // [device]
     std::vector<std::int32_t> tensor_first;  // [operator + 1]; outputs of v: tensor_first[v] .. tensor_first[v + 1] - 1
     std::vector<std::int32_t> inputs;        // [operator]; number of tensors read
     std::vector<std::int32_t> sources;       // operators without inputs, increasing
@@ -103,6 +111,8 @@ struct Problem {
     bool memory_is_ample = true;      // no placement can exceed any capacity
     std::int64_t most_transfers = 0;  // no placement needs more
 
+    /// Where operator v on device d stands in `duration` and `workspace_bytes`.
+    std::int64_t cell(std::int32_t v, int d) const { return std::int64_t{v} * columns + column[d]; }
     const Link& link(int source, int target) const { return links[source * devices + target]; }
     bool timed_by_tensor() const { return !tensor_ticks.empty(); }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/placement.h"
 #include "bindings/border.h"
 #include "search/balance/balance.h"
 #include "search/balance/supernodes.h"
@@ -12,14 +13,14 @@
 namespace stead::bindings {
 namespace {
 
-Starts rows_of(const Supernodes& nodes, const Matrix<std::uint8_t>& starts) {
-    matrix("starts", starts, starts.shape(0), nodes.count());
-    return {starts.data(), static_cast<std::int64_t>(starts.shape(0))};
+Starts rows_of(const Supernodes& nodes, const DeviceArray<2>& starts, const Devices& devices) {
+    check_rows("starts", starts, starts.shape(0), nodes.count());
+    return {devices.data(), static_cast<std::int64_t>(starts.shape(0))};
 }
 
 void bind_results(nb::module_& module) {
     auto best = bind_interruptible<Balanced>(module, "Balanced", "The best placement that annealing has met.");
-    def_array(best, "devices", &Balanced::devices, "[supernode]");
+    def_devices(best, "devices", &Balanced::devices, "[supernode]");
     best.def_ro("ticks", &Balanced::ticks, "The largest load; -1 if nothing it met can run.");
     best.def_ro("moves", &Balanced::moves, "Moves that were tried.");
     best.def_ro("trail", &Balanced::trail, "Whenever the largest load fell.");
@@ -27,8 +28,10 @@ void bind_results(nb::module_& module) {
     descents.def_prop_ro(
         "devices",
         [](Interruptible<Descents>& self) {
-            return shared<std::uint8_t, 2>(self.devices, {self.ticks.size(), std::size_t(self.supernodes)});
+            return owned<std::uint8_t, 2>({self.devices.begin(), self.devices.end()},
+                                          {self.ticks.size(), std::size_t(self.supernodes)});
         },
+        nb::rv_policy::automatic,
         "[start, supernode]");
     def_array(descents, "ticks", &Descents::ticks, "[start]; -1 if it cannot run");
     def_array(descents, "moves", &Descents::moves, "[start]; moves that were tried");
@@ -42,11 +45,13 @@ void bind_balance(nb::module_& module) {
     module.def(
         "balance",
         [](const Problem& problem, const Vector<std::int32_t>& node_of, const std::string& load,
-           const Matrix<std::uint8_t>& starts, int restarts, std::uint64_t seed, std::int64_t moves, double seconds,
+           const DeviceArray<2>& starts, int restarts, std::uint64_t seed, std::int64_t moves, double seconds,
            const Vector<std::int64_t>& room_bytes, int threads) {
+            check_few_devices(problem, "balance");
             const LoadKind kind = parse_load(load);
             const Supernodes nodes(problem, vector(node_of), kind, optional(room_bytes));
-            const Starts rows = rows_of(nodes, starts);
+            const Devices given("starts", starts);
+            const Starts rows = rows_of(nodes, starts, given);
             return without_gil_or_loss(
                 [&] { return balance(nodes, rows, restarts, seed, {moves, seconds}, workers(threads)); });
         },
@@ -57,10 +62,12 @@ void bind_balance(nb::module_& module) {
     module.def(
         "descend",
         [](const Problem& problem, const Vector<std::int32_t>& node_of, const std::string& load,
-           const Matrix<std::uint8_t>& starts, const Vector<std::uint8_t>& targets, double least_gain,
+           const DeviceArray<2>& starts, const Vector<std::uint8_t>& targets, double least_gain,
            std::int64_t moves, double seconds, int threads) {
+            check_few_devices(problem, "descend");
             const Supernodes nodes(problem, vector(node_of), parse_load(load), {});
-            const Starts rows = rows_of(nodes, starts);
+            const Devices given("starts", starts);
+            const Starts rows = rows_of(nodes, starts, given);
             return without_gil_or_loss([&] {
                 return descend(nodes, rows, vector(targets), least_gain, {moves, seconds}, workers(threads));
             });

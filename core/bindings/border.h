@@ -16,6 +16,8 @@
 
 #include "base/fail.h"
 #include "base/load_kind.h"
+#include "base/placement.h"
+#include "base/problem.h"
 #include "base/workers.h"
 #include "build/ranks.h"
 
@@ -52,6 +54,41 @@ Result<T, kAxes> owned(std::vector<std::remove_const_t<T>> values, const std::ar
     return Result<T, kAxes>(kept->data(), kAxes, shape.data(), owner);
 }
 
+/// Devices as callers hold them: uint8, or uint16 where a cluster needs it. The core reads DeviceIndex.
+template <std::size_t kAxes>
+using DeviceArray = nb::ndarray<nb::ro, nb::ndim<kAxes>, nb::c_contig, nb::device::cpu>;
+
+/// Devices as the core reads them: the caller's memory, or a widened copy of it.
+class Devices {
+public:
+    template <class... Traits>
+    Devices(const char* name, const nb::ndarray<Traits...>& array) {
+        if (array.dtype() == nb::dtype<DeviceIndex>()) {
+            read_ = {static_cast<const DeviceIndex*>(array.data()), array.size()};
+        } else if (array.dtype() == nb::dtype<std::uint8_t>()) {
+            widened_ = widened({static_cast<const std::uint8_t*>(array.data()), array.size()});
+            read_ = widened_;
+        } else {
+            throw nb::type_error((std::string(name) + " must be an array of uint8 or uint16").c_str());
+        }
+    }
+    Devices(const Devices&) = delete;
+    Devices& operator=(const Devices&) = delete;
+
+    std::span<const DeviceIndex> all() const { return read_; }
+    const DeviceIndex* data() const { return read_.data(); }
+
+private:
+    std::vector<DeviceIndex> widened_;
+    std::span<const DeviceIndex> read_;
+};
+
+/// Checks the shape of rows of devices.
+inline void check_rows(const char* name, const DeviceArray<2>& array, std::size_t rows, std::size_t columns) {
+    if (array.shape(0) != rows || array.shape(1) != columns)
+        fail(name, " needs shape (", rows, ", ", columns, "), got (", array.shape(0), ", ", array.shape(1), ")");
+}
+
 /// A vector in a bound result as an array that shares its memory: the result lives as long as the array does.
 template <class T, std::size_t kAxes>
 Result<T, kAxes> shared(std::vector<T>& values, const std::array<std::size_t, kAxes>& shape) {
@@ -67,6 +104,18 @@ Result<T, 1> shared(std::vector<T>& values) {
 template <class Found, class Owner, class T>
 void def_array(nb::class_<Found>& bound, const char* name, std::vector<T> Owner::*field, const char* doc) {
     bound.def_prop_ro(name, [field](Found& self) { return shared(self.*field); }, doc);
+}
+
+/// Binds devices in a result of what takes few of them, as callers hold those.
+template <class Found, class Owner>
+void def_devices(nb::class_<Found>& bound, const char* name, std::vector<DeviceIndex> Owner::*field, const char* doc) {
+    bound.def_prop_ro(
+        name,
+        [field](Found& self) {
+            const std::vector<DeviceIndex>& wide = self.*field;
+            return owned<std::uint8_t, 1>({wide.begin(), wide.end()}, {wide.size()});
+        },
+        nb::rv_policy::automatic, doc);
 }
 
 /// Runs `call` without the interpreter's lock, which must be held to build its result for Python.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/placement.h"
 #include "bindings/border.h"
 #include "bounds/area.h"
 #include "bounds/critical_path.h"
@@ -95,6 +96,7 @@ void bind_windows(nb::module_& module) {
         "window_bounds",
         [](const Problem& problem, const Vector<std::int64_t>& bytes, const Vector<std::int32_t>& repeat, int reach,
            double seconds) {
+            check_few_devices(problem, "window_bounds");
             const WindowOptions options{vector(bytes), vector(repeat), reach};
             check_window_options(problem, options);
             Watch watch(checked_seconds(seconds), workers(1));
@@ -108,6 +110,7 @@ void bind_paths(nb::module_& module) {
     module.def(
         "earliest_finish",
         [](const Problem& problem, bool through_host) {
+            check_few_devices(problem, "earliest_finish");
             const Crossing crossing = through_host ? Crossing::host : Crossing::link;
             return column(without_gil([&] { return earliest_finish(problem, crossing); }));
         },
@@ -124,6 +127,7 @@ void bind_paths(nb::module_& module) {
     module.def(
         "least_run_ticks",
         [](const Problem& problem, const Vector<std::int32_t>& path, bool through_host) {
+            check_few_devices(problem, "least_run_ticks");
             for (const std::int32_t v : vector(path))
                 if (v < 0 || v >= problem.operators) fail("operators lie in 0..", problem.operators - 1, ", got ", v);
             const Crossing crossing = through_host ? Crossing::host : Crossing::link;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/placement.h"
 #include "bindings/border.h"
 #include "build/list_schedule.h"
 #include "build/list_tables.h"
@@ -32,6 +33,7 @@ ListVariant checked_variant(const std::string& rule, double bias, const std::str
 }
 
 std::vector<std::int32_t> topological_order(const Problem& problem, const std::string& kind) {
+    if (kind != "level") check_few_devices(problem, "an order by ranks");
     if (kind == "rank") return by_rank(upward_ranks(problem, Average::mean));
     if (kind == "depth") return depth_first(problem, upward_ranks(problem, Average::mean));
     if (kind == "level") return by_level(problem);
@@ -48,13 +50,14 @@ void bind_list_schedules(nb::module_& module) {
             },
             nb::kw_only(), "rule"_a, "bias"_a = 1.0, "average"_a = "mean", "insertion"_a = true, "foresight"_a = 0.0);
     nb::class_<ListSchedule> schedule(module, "ListSchedule", "Devices and an order, built in one pass.");
-    def_array(schedule, "devices", &ListSchedule::devices, "[operator]");
+    def_devices(schedule, "devices", &ListSchedule::devices, "[operator]");
     def_array(schedule, "order", &ListSchedule::order, "Operators, topological.");
     schedule.def_ro("ticks", &ListSchedule::ticks, "-1 if the placement cannot run, -2 where time was up before.");
     module.def(
         "list_schedules",
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const std::vector<ListVariant>& variants,
            const Vector<std::int64_t>& limit_bytes, double seconds, int threads) {
+            check_few_devices(problem, "list scheduling");
             const double limit = checked_seconds(seconds);
             return without_gil([&] {
                 return list_schedules(ListTables(problem, vector(unit_of)), variants, vector(limit_bytes), limit,
@@ -67,15 +70,17 @@ void bind_list_schedules(nb::module_& module) {
 
 void bind_spill(nb::module_& module) {
     nb::class_<Spilled> spilled(module, "Spilled", "What is left where it was, and what moved.");
-    def_array(spilled, "devices", &Spilled::devices, "[operator]");
+    def_devices(spilled, "devices", &Spilled::devices, "[operator]");
     spilled.def_ro("moved_units", &Spilled::moved_units);
     module.def(
         "spill",
-        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Vector<std::uint8_t>& devices,
+        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const DeviceArray<1>& devices,
            const Vector<std::int32_t>& order, const Vector<std::int64_t>& over_bytes,
            const Vector<std::int64_t>& room_bytes) {
+            check_few_devices(problem, "spill");
+            const Devices given("devices", devices);
             return without_gil([&] {
-                return spill(ListTables(problem, vector(unit_of)), vector(devices), vector(order), vector(over_bytes),
+                return spill(ListTables(problem, vector(unit_of)), given.all(), vector(order), vector(over_bytes),
                              vector(room_bytes));
             });
         },

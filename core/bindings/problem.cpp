@@ -18,13 +18,16 @@ void bind_problem(nb::module_& module) {
                const Matrix<double>& gap_seconds, const Matrix<std::int32_t>& channel,
                const Vector<std::int64_t>& memory_bytes, const Vector<double>& tensor_seconds,
                const Matrix<std::int32_t>& hops, const Vector<std::uint8_t>& phase, const Vector<std::uint8_t>& host,
-               int routing, const Matrix<double>& host_latency_seconds, const Matrix<double>& host_bytes_per_second) {
-                const std::size_t n = seconds.shape(0), k = seconds.shape(1);
+               int routing, const Matrix<double>& host_latency_seconds, const Matrix<double>& host_bytes_per_second,
+               const Vector<DeviceIndex>& column) {
+                const std::size_t n = seconds.shape(0), columns = seconds.shape(1);
+                const std::size_t k = column.is_valid() ? column.size() : columns;
                 new (self) Problem(ProblemArrays{
                     .operators = static_cast<std::int64_t>(n),
                     .devices = static_cast<std::int64_t>(k),
-                    .seconds = matrix("seconds", seconds, n, k),
-                    .workspace_bytes = matrix("workspace_bytes", workspace_bytes, n, k),
+                    .seconds = matrix("seconds", seconds, n, columns),
+                    .workspace_bytes = matrix("workspace_bytes", workspace_bytes, n, columns),
+                    .column = optional(column),
                     .tensor_first = vector(tensor_first),
                     .tensor_bytes = vector(tensor_bytes),
                     .tensor_kept = vector(tensor_kept),
@@ -53,7 +56,8 @@ void bind_problem(nb::module_& module) {
             "weight_user"_a.noconvert(), "latency_seconds"_a.noconvert(), "bytes_per_second"_a.noconvert(),
             "gap_seconds"_a.noconvert(), "channel"_a.noconvert(), "memory_bytes"_a.noconvert(),
             "tensor_seconds"_a.noconvert(), "hops"_a.noconvert(), "phase"_a.noconvert(), "host"_a.noconvert(),
-            "routing"_a, "host_latency_seconds"_a.noconvert(), "host_bytes_per_second"_a.noconvert())
+            "routing"_a, "host_latency_seconds"_a.noconvert(), "host_bytes_per_second"_a.noconvert(),
+            "column"_a.noconvert().none() = nb::none())
         .def_ro("operators", &Problem::operators)
         .def_ro("tensors", &Problem::tensors)
         .def_ro("devices", &Problem::devices)

@@ -25,7 +25,7 @@ void bind_result(nb::module_& module) {
         .def_ro("spent", &TrailPoint::spent, "Work of a local search; moves of annealing.")
         .def_ro("ticks", &TrailPoint::ticks);
     nb::class_<SearchState> state(module, "SearchState", "Devices and an order that belong together.");
-    def_array(state, "devices", &SearchState::devices, "[operator]");
+    def_devices(state, "devices", &SearchState::devices, "[operator]");
     def_array(state, "order", &SearchState::order, "Operators, topological.");
     state.def_prop_ro(
         "sends", [](const SearchState& self) { return static_cast<int>(self.sends); },
@@ -39,9 +39,9 @@ void bind_result(nb::module_& module) {
 }
 
 /// Makespans after single changes, each made to what the ones before left; see the docstring below.
-std::vector<Ticks> decode_moves(const Problem& problem, std::span<const std::uint8_t> placement,
+std::vector<Ticks> decode_moves(const Problem& problem, std::span<const DeviceIndex> placement,
                                 std::span<const std::int32_t> order, std::span<const std::int32_t> operators,
-                                std::span<const std::uint8_t> targets, std::span<const std::uint8_t> kept,
+                                std::span<const DeviceIndex> targets, std::span<const std::uint8_t> kept,
                                 bool by_reader, std::int32_t first, std::int32_t last, Ticks cutoff, Ticks patience) {
     if (std::ssize(placement) != problem.operators)
         fail("placement needs ", problem.operators, " entries, got ", placement.size());
@@ -83,15 +83,18 @@ void bind_search(nb::module_& module) {
     bind_result(module);
     module.def(
         "search",
-        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const Matrix<std::uint8_t>& starts,
+        [](const Problem& problem, const Vector<std::int32_t>& unit_of, const DeviceArray<2>& starts,
            const Matrix<std::int32_t>& start_orders, const Vector<std::uint8_t>& start_sends,
            std::int64_t budget, double seconds, std::uint64_t seed,
            int threads, int streams, int rounds, int pool, double warmth, const Vector<std::int64_t>& held_bytes,
            const Vector<std::int64_t>& room_bytes) {
+            check_few_devices(problem, "search");
+            const Devices devices("starts", starts);
             const std::size_t rows = starts.shape(0), n = problem.operators;
+            check_rows("starts", starts, rows, n);
             const std::vector<std::uint8_t> sends = copied(start_sends, std::vector<std::uint8_t>(rows));
             const SearchStarts given{.rows = static_cast<std::int64_t>(rows),
-                                     .devices = matrix("starts", starts, rows, n),
+                                     .devices = devices.all(),
                                      .orders = matrix("start_orders", start_orders, rows, n),
                                      .sends = sends};
             const SearchOptions options{.budget = budget,
@@ -116,13 +119,15 @@ void bind_search(nb::module_& module) {
         "signal handler raises something.");
     module.def(
         "decode_moves",
-        [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order,
-           const Vector<std::int32_t>& operators, const Vector<std::uint8_t>& targets,
+        [](const Problem& problem, const DeviceArray<1>& placement, const Vector<std::int32_t>& order,
+           const Vector<std::int32_t>& operators, const DeviceArray<1>& targets,
            const Vector<std::uint8_t>& kept, bool by_reader, std::int32_t first, std::int32_t last,
            Ticks cutoff_ticks, Ticks patience_ticks) {
+            check_few_devices(problem, "decode_moves");
+            const Devices before("placement", placement), after("targets", targets);
             if (patience_ticks < 0) fail("patience_ticks must be at least 0, got ", patience_ticks);
             return column(without_gil([&] {
-                return decode_moves(problem, vector(placement), vector(order), vector(operators), vector(targets),
+                return decode_moves(problem, before.all(), vector(order), vector(operators), after.all(),
                                     vector(kept), by_reader, first, last, std::min(cutoff_ticks, never - 1), patience_ticks);
             }));
         },
@@ -135,13 +140,15 @@ void bind_search(nb::module_& module) {
         "`patience_ticks` moves are given up, some of them in vain, that fall behind the cutoff by more than that.");
     module.def(
         "list_sends",
-        [](const Problem& problem, const Vector<std::uint8_t>& placement, const Vector<std::int32_t>& order) {
+        [](const Problem& problem, const DeviceArray<1>& placement, const Vector<std::int32_t>& order) {
+            check_few_devices(problem, "list_sends");
+            const Devices devices("placement", placement);
             return column(without_gil([&] {
-                if (std::ssize(vector(placement)) != problem.operators)
+                if (std::ssize(devices.all()) != problem.operators)
                     fail("placement needs ", problem.operators, " entries, got ", placement.size());
-                check_placement(problem, placement.data());
+                check_placement(problem, devices.data());
                 OrderCheck(problem).topological(vector(order));
-                return list_sends(problem, vector(placement), vector(order));
+                return list_sends(problem, devices.all(), vector(order));
             }));
         },
         "problem"_a, nb::kw_only(), "placement"_a.noconvert(), "order"_a.noconvert(),

@@ -30,9 +30,9 @@ MemoryMode parse_memory(const std::string& name) {
     fail("memory must be off, check or peak, got '", name, "'");
 }
 
-Placements rows_of(const Problem& problem, const Matrix<std::uint8_t>& placements) {
-    matrix("placements", placements, placements.shape(0), problem.operators);
-    return {placements.data(), static_cast<std::int64_t>(placements.shape(0))};
+Placements rows_of(const Problem& problem, const DeviceArray<2>& placements, const Devices& devices) {
+    check_rows("placements", placements, placements.shape(0), problem.operators);
+    return {devices.data(), static_cast<std::int64_t>(placements.shape(0))};
 }
 
 RowOrders rows_of(const char* name, const Order& order, std::int64_t rows) {
@@ -96,14 +96,15 @@ void bind_schedule(nb::module_& module) {
 void bind_simulate(nb::module_& module) {
     module.def(
         "simulate",
-        [](const Problem& problem, const Vector<std::uint8_t>& placement, const std::string& policy,
+        [](const Problem& problem, const DeviceArray<1>& placement, const std::string& policy,
            const Vector<std::int32_t>& order, const Vector<std::int32_t>& transfer_order, bool sends,
            const std::string& memory) {
+            const Devices devices("placement", placement);
             const Orders orders{optional(order), optional(transfer_order)};
             const Policy parsed_policy = parse_policy(policy);
             const MemoryMode mode = parse_memory(memory);
             return without_gil(
-                [&] { return simulate(problem, vector(placement), parsed_policy, orders, sends, mode); });
+                [&] { return simulate(problem, devices.all(), parsed_policy, orders, sends, mode); });
         },
         "problem"_a, "placement"_a.noconvert(), nb::kw_only(), "policy"_a = "fifo", "order"_a.noconvert().none() = nb::none(),
         "transfer_order"_a.noconvert().none() = nb::none(), "sends"_a = false, "memory"_a = "peak",
@@ -135,10 +136,11 @@ void bind_scores(nb::module_& module) {
 void bind_batch(nb::module_& module) {
     module.def(
         "simulate_many",
-        [](const Problem& problem, const Matrix<std::uint8_t>& placements, const std::string& policy,
+        [](const Problem& problem, const DeviceArray<2>& placements, const std::string& policy,
            const Order& order, const Order& transfer_order, bool sends, const std::string& memory, Ticks cutoff_ticks,
            int threads) {
-            const Placements rows = rows_of(problem, placements);
+            const Devices devices("placements", placements);
+            const Placements rows = rows_of(problem, placements, devices);
             const SimulateOptions options{.policy = parse_policy(policy),
                                           .order = rows_of("order", order, rows.rows),
                                           .transfer_order = rows_of("transfer_order", transfer_order, rows.rows),
@@ -153,8 +155,9 @@ void bind_batch(nb::module_& module) {
         "Simulates many placements; orders are one for all rows or one per row.");
     module.def(
         "sequential_many",
-        [](const Problem& problem, const Matrix<std::uint8_t>& placements, const std::string& memory, int threads) {
-            const Placements rows = rows_of(problem, placements);
+        [](const Problem& problem, const DeviceArray<2>& placements, const std::string& memory, int threads) {
+            const Devices devices("placements", placements);
+            const Placements rows = rows_of(problem, placements, devices);
             const SimulateOptions options{.policy = Policy::sequential, .memory = parse_memory(memory)};
             return without_gil([&] { return simulate_many(problem, rows, options, workers(threads)); });
         },
@@ -162,9 +165,10 @@ void bind_batch(nb::module_& module) {
         "Scores when the whole cluster does one thing at a time.");
     module.def(
         "offload_many",
-        [](const Problem& problem, const Matrix<std::uint8_t>& placements, bool published, const std::string& memory,
+        [](const Problem& problem, const DeviceArray<2>& placements, bool published, const std::string& memory,
            int threads) {
-            const Placements rows = rows_of(problem, placements);
+            const Devices devices("placements", placements);
+            const Placements rows = rows_of(problem, placements, devices);
             const MemoryMode mode = parse_memory(memory);
             return without_gil([&] { return offload_many(problem, rows, published, mode, workers(threads)); });
         },
@@ -172,8 +176,9 @@ void bind_batch(nb::module_& module) {
         "threads"_a = 0, "Scores when accelerators are called like functions.");
     module.def(
         "loads_many",
-        [](const Problem& problem, const Matrix<std::uint8_t>& placements, const std::string& memory, int threads) {
-            const Placements rows = rows_of(problem, placements);
+        [](const Problem& problem, const DeviceArray<2>& placements, const std::string& memory, int threads) {
+            const Devices devices("placements", placements);
+            const Placements rows = rows_of(problem, placements, devices);
             const MemoryMode mode = parse_memory(memory);
             return without_gil([&] { return loads_many(problem, rows, mode, workers(threads)); });
         },
@@ -184,9 +189,10 @@ void bind_batch(nb::module_& module) {
 void bind_screen(nb::module_& module) {
     module.def(
         "screen_many",
-        [](const Problem& problem, const Matrix<std::uint8_t>& placements, const Vector<std::int32_t>& order, int threads,
+        [](const Problem& problem, const DeviceArray<2>& placements, const Vector<std::int32_t>& order, int threads,
            bool baseline) {
-            const Placements rows = rows_of(problem, placements);
+            const Devices devices("placements", placements);
+            const Placements rows = rows_of(problem, placements, devices);
             const Instructions instructions = baseline ? Instructions::baseline : Instructions::best;
             std::vector<float> seconds = without_gil(
                 [&] { return screen_many(problem, rows, optional(order), instructions, workers(threads)); });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/placement.h"
 #include "bindings/border.h"
 
 namespace stead::bindings {
@@ -34,6 +35,7 @@ void bind_walk(nb::module_& module) {
             "__init__",
             [](WalkTables* self, const Problem& problem, const Vector<std::int32_t>& unit_of,
                const Vector<std::int32_t>& forward_of) {
+                check_few_devices(problem, "a walk");
                 new (self) WalkTables(problem, vector(unit_of), vector(forward_of));
             },
             "problem"_a, "unit_of"_a.noconvert(), "forward_of"_a.noconvert(), nb::keep_alive<1, 2>())
@@ -50,7 +52,7 @@ void bind_walk(nb::module_& module) {
             nb::kw_only(), "rule"_a = 0, "bias"_a = 1.0, "foresight"_a = 0.0, "average"_a = "mean", "noise"_a = 0.0,
             "seed"_a = 0, "retime"_a = false);
     nb::class_<Walk> walk(module, "Walk", "Devices and an order, found by one walk.");
-    def_array(walk, "devices", &Walk::devices, "[operator]");
+    def_devices(walk, "devices", &Walk::devices, "[operator]");
     def_array(walk, "order", &Walk::order, "Operators, topological.");
     walk.def_ro("ticks", &Walk::ticks, "-1 if the placement cannot run, -2 where time was up before.")
         .def_ro("over_bytes", &Walk::over_bytes, "What devices lack at their peaks, at least.")

@@ -59,7 +59,7 @@ double Builder::score(std::int32_t v, int d, const Offer& offer) const {
 int Builder::choose(std::int32_t v) {
     const std::int32_t unit = tables_.unit_of[v];
     if (device_of_unit_[unit] >= 0) return device_of_unit_[unit];
-    std::int64_t short_bytes[max_devices];
+    std::int64_t short_bytes[mask_devices];
     room_.look(unit, device_of_unit_, short_bytes);
     using Key = std::tuple<bool, std::int64_t, double, Ticks, Ticks>;
     std::optional<Key> least;

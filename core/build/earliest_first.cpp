@@ -168,7 +168,7 @@ private:
     bool lacks_room(const Pick& pick) {
         const std::int32_t unit = b_.tables_.unit_of[pick.v];
         if (b_.room_.is_ample() || b_.device_of_unit_[unit] >= 0) return false;
-        std::int64_t short_bytes[max_devices];
+        std::int64_t short_bytes[mask_devices];
         b_.room_.look(unit, b_.device_of_unit_, short_bytes);
         return short_bytes[pick.d] > 0;
     }

@@ -23,7 +23,7 @@ std::vector<ListSchedule> list_schedules(const ListTables& tables, std::span<con
             try {
                 results[row] = Builder(tables, ranks, variants[row], limit_bytes, watch).build();
             } catch (const Late&) {
-                results[row] = {std::vector<std::uint8_t>(tables.problem.operators),
+                results[row] = {std::vector<DeviceIndex>(tables.problem.operators),
                                 std::vector<std::int32_t>(tables.problem.operators), ListSchedule::not_built};
             }
         };

@@ -34,7 +34,7 @@ struct ListVariant {
 };
 
 struct ListSchedule {
-    std::vector<std::uint8_t> devices;  // [operator]
+    std::vector<DeviceIndex> devices;  // [operator]
     std::vector<std::int32_t> order;    // operators, topological
     Ticks ticks = -1;                   // length when operators run in this order; -1 if the placement cannot run
 

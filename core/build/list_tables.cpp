@@ -40,7 +40,7 @@ void ListTables::take_units(std::span<const std::int32_t> units) {
     const std::int32_t count = count_units(problem, units);
     const int k = problem.devices;
     members = rows_by_label(count, unit_of);
-    allowed.assign(count, k == max_devices ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1);
+    allowed.assign(count, k == mask_devices ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1);
     for (std::int32_t v = 0; v < problem.operators; ++v)
         for (int d = 0; d < k; ++d)
             if (problem.duration[std::int64_t{v} * k + d] == impossible)

@@ -38,7 +38,7 @@ public:
 private:
     /// Where `v` is better off; `source` if nowhere.
     int better(std::int64_t v, int source) {
-        std::int64_t pull[max_devices] = {};
+        std::int64_t pull[mask_devices] = {};
         for (std::int64_t i = graph_.first[v]; i < graph_.first[v + 1]; ++i)
             pull[part_of_[graph_.neighbour[i]]] += graph_.edge_weight[i];
         const std::int64_t over = excess(v, source, 0);
@@ -79,7 +79,7 @@ private:
 void check(const WeighedGraph& graph, std::span<const std::int32_t> part_of, std::span<const std::int64_t> limit,
            int parts) {
     const std::size_t n = graph.allowed.size();
-    if (parts < 1 || parts > max_devices) fail("parts must lie in 1..", max_devices, ", got ", parts);
+    if (parts < 1 || parts > mask_devices) fail("parts must lie in 1..", mask_devices, ", got ", parts);
     if (graph.first.size() != n + 1 || part_of.size() != n || graph.weight.size() != n * graph.constraints)
         fail("first, part_of and weight do not fit ", n, " vertices");
     if (limit.size() != static_cast<std::size_t>(parts) * graph.constraints)

@@ -14,7 +14,7 @@ namespace {
 
 class Spill {
 public:
-    Spill(const ListTables& tables, std::span<std::uint8_t> devices, std::span<const std::int32_t> order,
+    Spill(const ListTables& tables, std::span<DeviceIndex> devices, std::span<const std::int32_t> order,
           std::span<const std::int64_t> room_bytes)
         : tables_(tables), problem_(tables.problem), devices_(devices), room_(room_bytes.begin(), room_bytes.end()),
           outputs_(tables.units(), 0), by_position_(tables.units()) {
@@ -83,12 +83,12 @@ private:
             users_.remove(w, source);
             users_.add(w, target);
         }
-        for (const std::int32_t v : tables_.members[unit]) devices_[v] = static_cast<std::uint8_t>(target);
+        for (const std::int32_t v : tables_.members[unit]) devices_[v] = static_cast<DeviceIndex>(target);
     }
 
     const ListTables& tables_;
     const Problem& problem_;
-    std::span<std::uint8_t> devices_;
+    std::span<DeviceIndex> devices_;
     std::vector<std::int64_t> room_;         // [device]
     WeightUsers users_;                      // units
     std::vector<std::int64_t> outputs_;      // [unit]
@@ -97,7 +97,7 @@ private:
 
 }  // namespace
 
-Spilled spill(const ListTables& tables, std::span<const std::uint8_t> devices, std::span<const std::int32_t> order,
+Spilled spill(const ListTables& tables, std::span<const DeviceIndex> devices, std::span<const std::int32_t> order,
               std::span<const std::int64_t> over_bytes, std::span<const std::int64_t> room_bytes) {
     const Problem& problem = tables.problem;
     if (static_cast<std::int64_t>(devices.size()) != problem.operators || order.size() != devices.size())

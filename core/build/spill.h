@@ -10,7 +10,7 @@
 namespace stead {
 
 struct Spilled {
-    std::vector<std::uint8_t> devices;  // [operator]
+    std::vector<DeviceIndex> devices;  // [operator]
     std::int64_t moved_units = 0;
 };
 
@@ -18,7 +18,7 @@ struct Spilled {
 /// `over_bytes[d]`, others take at most `room_bytes[d]`, as far as weights and outputs tell. The tail is what comes last
 /// in `order` [operator]; a unit counts where its first operator is. Neighbours in it move to the same device while
 /// there is room.
-Spilled spill(const ListTables& tables, std::span<const std::uint8_t> devices, std::span<const std::int32_t> order,
+Spilled spill(const ListTables& tables, std::span<const DeviceIndex> devices, std::span<const std::int32_t> order,
               std::span<const std::int64_t> over_bytes, std::span<const std::int64_t> room_bytes);
 
 }  // namespace stead

@@ -53,7 +53,7 @@ void Timeline::run(std::int32_t v, int d) {
         if (channel >= 0 && tentative_turn_[channel] == turn_) channel_free_[channel] = tentative_free_[channel];
     }
     idle_[d].take(taken.start, taken.finish);
-    device_[v] = static_cast<std::uint8_t>(d);
+    device_[v] = static_cast<DeviceIndex>(d);
     start_[v] = taken.start;
     for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
         at_[std::int64_t{t} * problem_.devices + d] = taken.finish;

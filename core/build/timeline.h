@@ -88,7 +88,7 @@ public:
 
     /// Operators by start, those that start together as they were run: a topological order.
     std::vector<std::int32_t> order() const;
-    const std::vector<std::uint8_t>& devices() const { return device_; }
+    const std::vector<DeviceIndex>& devices() const { return device_; }
 
 private:
     /// Arrival of `t` at `d`, counted into `offer`. Bookings of an offer are tentative until it is run.
@@ -103,7 +103,7 @@ private:
     std::vector<Ticks> tentative_free_;          // [channel], where tentative_turn_ is the present turn
     std::vector<std::int64_t> tentative_turn_;   // [channel]
     std::int64_t turn_ = 0;
-    std::vector<std::uint8_t> device_;           // [operator]
+    std::vector<DeviceIndex> device_;           // [operator]
     std::vector<Ticks> start_;                   // [operator]
     std::vector<std::int32_t> sequence_;         // operators as they were run
 };

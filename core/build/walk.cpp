@@ -44,7 +44,7 @@ public:
 
     /// Adds what the rule thinks of each open device to `logits`.
     void score(const FeatureTable& features, const std::array<double, unit_contexts>& unit, int devices,
-               std::array<double, max_devices>& logits) const {
+               std::array<double, mask_devices>& logits) const {
         for (int f = 0; f < device_features; ++f) {
             double weight = device_[f];
             for (int c = 0; c < unit_contexts; ++c) weight += unit[c] * device_row(1 + graph_contexts + c)[f];
@@ -76,7 +76,7 @@ public:
 
     /// Fills ticks and over_bytes of a walk that can run.
     void judge(Walk& walk) {
-        const std::uint8_t* const row = walk.devices.data();
+        const DeviceIndex* const row = walk.devices.data();
         const bool needs_run = memory_.needs_run(row, problem_.memory_is_ample ? MemoryMode::off : MemoryMode::check);
         walk.ticks = engine_.simulate(row, {walk.order, {}}, never, needs_run ? &run_ : nullptr);
         walk.over_bytes = 0;
@@ -149,7 +149,7 @@ private:
         for (int d = 0; d < k; ++d)
             if (choice_.open[d]) least = std::min(least, choice_.value[d]);
         const double scale = local_scale(tables_, v);
-        std::array<double, max_devices> logits;
+        std::array<double, mask_devices> logits;
         for (int d = 0; d < k; ++d) logits[d] = choice_.open[d] ? -folds((choice_.value[d] - least) / scale) : 0.0;
         if (rule_.chooses() && choice_.count > 1) {
             describe_devices(state_, choice_, features_);
@@ -162,7 +162,7 @@ private:
 
     /// Devices that reach all inputs before those that do not, then those that lack the fewest bytes.
     void consider(std::int32_t v, std::int32_t unit) {
-        std::int64_t short_bytes[max_devices];
+        std::int64_t short_bytes[mask_devices];
         state_.room.look(unit, state_.device_of_unit, short_bytes);
         choice_.v = v;
         choice_.unit = unit;
@@ -185,7 +185,7 @@ private:
     }
 
     /// Among equal logits as list scheduling decides: the least value, the first to finish, the one busy longest.
-    int best(const std::array<double, max_devices>& logits) const {
+    int best(const std::array<double, mask_devices>& logits) const {
         using Key = std::tuple<double, double, Ticks, Ticks>;
         int chosen = -1;
         Key least;
@@ -273,7 +273,7 @@ std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weight
                 results[row] = Walker(tables, rules[variant.rule], variant, limit_bytes, watch).build(*judge);
             } catch (const OutOfTime&) {
                 const std::int32_t operators = tables.problem().operators;
-                results[row] = {std::vector<std::uint8_t>(operators), std::vector<std::int32_t>(operators)};
+                results[row] = {std::vector<DeviceIndex>(operators), std::vector<std::int32_t>(operators)};
                 results[row].ticks = Walk::not_built;
             }
         };

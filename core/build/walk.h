@@ -29,7 +29,7 @@ struct WalkVariant {
 };
 
 struct Walk {
-    std::vector<std::uint8_t> devices;  // [operator]
+    std::vector<DeviceIndex> devices;  // [operator]
     std::vector<std::int32_t> order;    // operators, topological
     Ticks ticks = -1;                   // length when operators run in this order; -1 if the placement cannot run
     std::int64_t over_bytes = 0;        // what devices lack at their peaks, all together; at least

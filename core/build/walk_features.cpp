@@ -11,7 +11,7 @@ constexpr int most_reads = 16;    // of a reader, that are looked at: some opera
 constexpr int most_readers = 64;
 constexpr int most_weights = 8;
 
-using PerDevice = std::array<double, max_devices>;
+using PerDevice = std::array<double, mask_devices>;
 
 double capped(double x, double limit) { return std::min(x, limit); }
 

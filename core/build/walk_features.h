@@ -49,13 +49,13 @@ struct WalkState {
 /// What is known of the devices that come into question for a unit.
 struct Choice {
     std::int32_t v = 0, unit = 0;
-    std::array<Offer, max_devices> offer;
-    std::array<double, max_devices> value;   // what list scheduling compares
-    std::array<std::uint8_t, max_devices> open{};
+    std::array<Offer, mask_devices> offer;
+    std::array<double, mask_devices> value;   // what list scheduling compares
+    std::array<std::uint8_t, mask_devices> open{};
     int count = 0;                           // of the open ones
 };
 
-using FeatureTable = std::array<std::array<double, max_devices>, device_features>;  // [feature][device]
+using FeatureTable = std::array<std::array<double, mask_devices>, device_features>;  // [feature][device]
 
 /// What one operator time is worth where v is placed.
 double local_scale(const WalkTables& tables, std::int32_t v);

@@ -30,7 +30,7 @@ Climber::Climber(const SearchTables& tables, std::uint64_t seed, std::uint64_t s
     set_shares();
 }
 
-void Climber::load(const std::uint8_t* devices, const std::int32_t* order, Sends sends) {
+void Climber::load(const DeviceIndex* devices, const std::int32_t* order, Sends sends) {
     decoder_.load(devices, order, sends);
     resident_.load(devices);
     overflow_ = resident_.overflow();

@@ -16,7 +16,7 @@ namespace stead {
 
 /// (devices, order, sends) and its value: bytes over the limits first, then ticks.
 struct SearchState {
-    std::vector<std::uint8_t> devices;
+    std::vector<DeviceIndex> devices;
     std::vector<std::int32_t> order;
     Sends sends = Sends::by_producer;
     std::int64_t overflow = 0;
@@ -41,7 +41,7 @@ public:
     Climber(const SearchTables& tables, std::uint64_t seed, std::uint64_t stream);
 
     /// Goes on from a state that has been checked.
-    void load(const std::uint8_t* devices, const std::int32_t* order, Sends sends);
+    void load(const DeviceIndex* devices, const std::int32_t* order, Sends sends);
     void run(const Round& round);
 
     const SearchState& best() const { return best_; }

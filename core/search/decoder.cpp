@@ -42,7 +42,7 @@ Decoder::Decoder(const Problem& problem, const DecodeTables& tables)
       longest_finish_(checkpoint_at(operators_) + 1), now_(width_), after_(operators_),
       crossing_(checkpoint_at(operators_) + 1) {}
 
-void Decoder::load(const std::uint8_t* placement, const std::int32_t* order, Sends sends) {
+void Decoder::load(const DeviceIndex* placement, const std::int32_t* order, Sends sends) {
     forget();
     sends_ = sends;
     rest_ = tables_.behind.data();
@@ -91,7 +91,7 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
     Ticks* const channel_free = free + devices_;
     const std::int32_t* const read_first = tables_.reads.first.data();
     const std::int32_t* const read = tables_.reads.items.data();
-    const std::uint8_t* const device = device_.data();
+    const DeviceIndex* const device = device_.data();
     const Ticks* const rest = rest_;
     const std::int64_t k = devices_;
     constexpr bool is_trial = kPass != Pass::settle;
@@ -139,7 +139,7 @@ bool Decoder::run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut) {
     const std::int32_t* const read_first = tables_.reads.first.data();
     const std::int32_t* const read = tables_.reads.items.data();
     const std::int32_t* const producer = problem_.producer.data();
-    const std::uint8_t* const device = device_.data();
+    const DeviceIndex* const device = device_.data();
     const Ticks* const rest = rest_;
     const std::int64_t k = devices_;
     constexpr bool is_trial = kPass != Pass::settle;
@@ -243,8 +243,8 @@ void Decoder::retreat_by_producer(std::int32_t v, Ticks* frontier) {
     const int d = device_[v];
     Ticks longest = std::max(Ticks{0}, frontier[d]);
     for (std::int32_t t = view_.tensor_first[v + 1] - 1; t >= view_.tensor_first[v]; --t) {
-        Ticks behind[max_devices];
-        int targets[max_devices], count = 0;
+        Ticks behind[mask_devices];
+        int targets[mask_devices], count = 0;
         std::uint64_t seen = std::uint64_t{1} << d;
         behind[d] = 0;
         for (std::int32_t c = view_.consumer_first[t]; c < view_.consumer_first[t + 1]; ++c) {
@@ -291,7 +291,7 @@ void Decoder::retreat_by_reader(std::int32_t v, Ticks* frontier) {
 
 void Decoder::place(std::int32_t v, int d) {
     if (device_[v] == settled_[v]) placed_.push_back(v);
-    device_[v] = static_cast<std::uint8_t>(d);
+    device_[v] = static_cast<DeviceIndex>(d);
 }
 
 void Decoder::arrange(std::int32_t begin, std::span<const std::int32_t> operators) {
@@ -306,10 +306,10 @@ void Decoder::arrange(std::int32_t begin, std::span<const std::int32_t> operator
 bool Decoder::sends_differ(std::int32_t t) const {
     const std::int32_t producer = problem_.producer[t];
     std::uint64_t seen = std::uint64_t{1} << device_[producer], seen_before = seen;
-    std::uint8_t targets[max_devices], before[max_devices];
+    DeviceIndex targets[mask_devices], before[mask_devices];
     int count = 0, count_before = 0;
     for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
-        const std::uint8_t now = device_[problem_.consumer[c]], old = settled_[problem_.consumer[c]];
+        const DeviceIndex now = device_[problem_.consumer[c]], old = settled_[problem_.consumer[c]];
         if (!(seen >> now & 1)) targets[count++] = now;
         if (!(seen_before >> old & 1)) before[count_before++] = old;
         seen |= std::uint64_t{1} << now;
@@ -327,7 +327,7 @@ void Decoder::find_sends_changed(std::int32_t v) {
 
 /// Sends by reader: what `v` leaves, joins or sends itself is booked elsewhere, up to the last reader that books.
 void Decoder::find_bookings_changed(std::int32_t v) {
-    const auto include_first = [&](std::int32_t t, const std::vector<std::uint8_t>& device, int d) {
+    const auto include_first = [&](std::int32_t t, const std::vector<DeviceIndex>& device, int d) {
         std::int32_t first = -1;
         for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
             const std::int32_t reader = problem_.consumer[c];
@@ -340,7 +340,7 @@ void Decoder::find_bookings_changed(std::int32_t v) {
         include_first(t, settled_, device_[v]);
     }
     for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
-        std::int32_t first[max_devices];
+        std::int32_t first[mask_devices];
         std::uint64_t seen = 0;
         for (std::int32_t c = problem_.consumer_first[t]; c < problem_.consumer_first[t + 1]; ++c) {
             const std::int32_t reader = problem_.consumer[c];
@@ -525,7 +525,7 @@ void Decoder::find_frontier() {
     for (std::int32_t i = 0; i < last_; ++i) {
         const std::int32_t v = order_[i];
         for (std::int32_t t = view_.tensor_first[v]; t < view_.tensor_first[v + 1]; ++t) {
-            Ticks beyond[max_devices];
+            Ticks beyond[mask_devices];
             std::uint64_t seen = 0;
             for (std::int32_t c = view_.consumer_first[t]; c < view_.consumer_first[t + 1]; ++c) {
                 const std::int32_t reader = view_.consumer[c];

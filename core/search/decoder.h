@@ -38,7 +38,7 @@ public:
     Decoder(const Problem& problem, const DecodeTables& tables);
 
     /// Takes over a state; opens the window of all positions. Placement and order have been checked.
-    void load(const std::uint8_t* placement, const std::int32_t* order, Sends sends);
+    void load(const DeviceIndex* placement, const std::int32_t* order, Sends sends);
     /// Restricts changes to positions before `last` and speeds up those from `first` on. Rounded to checkpoints.
     void open(std::int32_t first, std::int32_t last);
 
@@ -46,7 +46,7 @@ public:
     std::int32_t last() const { return last_; }
     Ticks makespan() const { return makespan_; }
     Sends sends() const { return sends_; }
-    const std::vector<std::uint8_t>& placement() const { return device_; }
+    const std::vector<DeviceIndex>& placement() const { return device_; }
     const std::vector<std::int32_t>& order() const { return order_; }
     int device(std::int32_t v) const { return device_[v]; }
     std::int32_t position(std::int32_t v) const { return position_[v]; }
@@ -145,8 +145,8 @@ private:
     const std::int32_t step_;
     const std::int64_t width_;  // devices and channels
 
-    std::vector<std::uint8_t> device_;    // [operator]; with what is staged
-    std::vector<std::uint8_t> settled_;   // [operator]; without
+    std::vector<DeviceIndex> device_;    // [operator]; with what is staged
+    std::vector<DeviceIndex> settled_;   // [operator]; without
     std::vector<std::int32_t> order_;     // [position]
     std::vector<std::int32_t> position_;  // [operator]
     std::vector<Ticks> finish_;           // [operator]; valid before heads_valid_

@@ -38,7 +38,7 @@ void check_units(const Problem& problem, std::span<const std::int32_t> unit_of) 
         if (!used[unit]) fail("units must be numbered from 0 without gaps, but unit ", unit, " is empty");
 }
 
-void check_start(const Problem& problem, std::span<const std::int32_t> unit_of, const std::uint8_t* devices,
+void check_start(const Problem& problem, std::span<const std::int32_t> unit_of, const DeviceIndex* devices,
                  std::span<const std::int32_t> order, OrderCheck& check) {
     check_placement(problem, devices);
     check.topological(order);

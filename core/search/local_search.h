@@ -16,7 +16,7 @@ namespace stead {
 /// States to start from, one per row.
 struct SearchStarts {
     std::int64_t rows = 0;
-    std::span<const std::uint8_t> devices;  // [start, operator]
+    std::span<const DeviceIndex> devices;  // [start, operator]
     std::span<const std::int32_t> orders;   // [start, operator]; topological
     std::span<const std::uint8_t> sends;    // [start]; as in Sends
 };

@@ -18,7 +18,7 @@ SearchTables::SearchTables(const Problem& given, std::span<const std::int32_t> u
     : problem(given), limits(std::move(room)), decode(given), weights(given, limits),
       levels(heavy_edge_levels(given, unit_of)) {
     const std::int64_t k = given.devices;
-    allowed.assign(units().count(), k == max_devices ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1);
+    allowed.assign(units().count(), k == mask_devices ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1);
     for (std::int32_t v = 0; v < given.operators; ++v)
         for (std::int64_t d = 0; d < k; ++d)
             if (given.duration[v * k + d] == impossible) allowed[unit_of[v]] &= ~(std::uint64_t{1} << d);
@@ -104,7 +104,7 @@ bool Moves::place_unit(std::int32_t unit, int d) {
     for (const std::int32_t v : tables_.units().members(unit)) {
         const int from = decoder_.device(v);
         if (from == d) continue;
-        placed_.push_back({v, static_cast<std::uint8_t>(from), static_cast<std::uint8_t>(d)});
+        placed_.push_back({v, static_cast<DeviceIndex>(from), static_cast<DeviceIndex>(d)});
         resident_.move(v, from, d);
         decoder_.place(v, d);
         changed = true;

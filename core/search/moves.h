@@ -60,7 +60,7 @@ public:
 private:
     struct Placed {
         std::int32_t v;
-        std::uint8_t from, to;
+        DeviceIndex from, to;
     };
 
     bool stage_unit();

@@ -15,7 +15,7 @@ WeightTables::WeightTables(const Problem& problem, const ResidentLimits& limits)
 Resident::Resident(const Problem& problem, const WeightTables& tables, const ResidentLimits& limits)
     : problem_(problem), tables_(tables), limits_(limits), bytes_(problem.devices) {}
 
-void Resident::load(const std::uint8_t* placement) {
+void Resident::load(const DeviceIndex* placement) {
     if (tables_.ample) return;
     users_.clear(problem_.weights, problem_.devices);
     std::ranges::fill(bytes_, 0);

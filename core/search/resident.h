@@ -29,7 +29,7 @@ class Resident {
 public:
     Resident(const Problem& problem, const WeightTables& tables, const ResidentLimits& limits);
 
-    void load(const std::uint8_t* placement);
+    void load(const DeviceIndex* placement);
     void move(std::int32_t v, int from, int to);
     /// Bytes above the limits, all devices together.
     std::int64_t overflow() const;

@@ -5,7 +5,7 @@
 
 namespace stead {
 
-std::vector<std::int32_t> list_sends(const Problem& problem, std::span<const std::uint8_t> placement,
+std::vector<std::int32_t> list_sends(const Problem& problem, std::span<const DeviceIndex> placement,
                                      std::span<const std::int32_t> order) {
     const Rows reads = transposed(problem.operators, problem.consumer_first, problem.consumer);
     const std::int64_t k = problem.devices;

@@ -17,7 +17,7 @@ enum class Sends : std::uint8_t {
 
 /// An order of operators with each transfer by reader before the operator that needs it first, as policy program_order
 /// takes it with `sends`: transfers are items operators + tensor * devices + device. Both have been checked.
-std::vector<std::int32_t> list_sends(const Problem& problem, std::span<const std::uint8_t> placement,
+std::vector<std::int32_t> list_sends(const Problem& problem, std::span<const DeviceIndex> placement,
                                      std::span<const std::int32_t> order);
 
 }  // namespace stead

@@ -65,7 +65,9 @@ private:
     std::vector<std::int64_t> first_, distinct_;
 };
 
-RowBytes bytes_of(const Problem& problem, const Placements& placements) { return {placements.data, problem.operators}; }
+RowBytes bytes_of(const Problem& problem, const Placements& placements) {
+    return {placements.data, problem.operators * std::int64_t{sizeof(DeviceIndex)}};
+}
 
 RowBytes bytes_of(const RowOrders& orders) {
     return {orders.data, orders.per_row ? orders.length * std::int64_t{sizeof(std::int32_t)} : 0};
@@ -91,7 +93,7 @@ public:
           run_(options.memory == MemoryMode::off ? Run() : Run(problem)) {}
 
     void operator()(std::int64_t b) {
-        const std::uint8_t* const placement = placements_.row(b, problem_);
+        const DeviceIndex* const placement = placements_.row(b, problem_);
         const Orders orders{options_.order.row(b), options_.transfer_order.row(b)};
         check_placement(problem_, placement);
         if (options_.order.per_row || options_.transfer_order.per_row) engine_->check(orders);
@@ -168,7 +170,7 @@ LoadScores loads_many(const Problem& problem, const Placements& placements, Memo
     run_rows(distinct.rows(), workers, [&]() -> RowTask {
         const auto judge = std::make_shared<UntimedMemory>(problem);
         return [&, judge](std::int64_t b) {
-            const std::uint8_t* const placement = placements.row(b, problem);
+            const DeviceIndex* const placement = placements.row(b, problem);
             check_placement(problem, placement);
             const Loads loads{&scores.compute[b * width], &scores.received[b * width], &scores.sent[b * width]};
             const Status status = find_loads(problem, placement, loads);
@@ -192,7 +194,7 @@ Scores offload_many(const Problem& problem, const Placements& placements, bool o
         const auto offload = std::make_shared<Offload>(problem, overlapping);
         const auto judge = std::make_shared<UntimedMemory>(problem);
         return [&, offload, judge](std::int64_t b) {
-            const std::uint8_t* const placement = placements.row(b, problem);
+            const DeviceIndex* const placement = placements.row(b, problem);
             check_placement(problem, placement);
             const Offload::Outcome outcome = offload->evaluate(placement);
             scores.ticks[b] = outcome.latency;

@@ -14,9 +14,9 @@ namespace stead {
 
 /// Placements, one per row of `operators` bytes; checked by every function that takes them.
 struct Placements {
-    const std::uint8_t* data = nullptr;
+    const DeviceIndex* data = nullptr;
     std::int64_t rows = 0;
-    const std::uint8_t* row(std::int64_t b, const Problem& problem) const { return data + b * problem.operators; }
+    const DeviceIndex* row(std::int64_t b, const Problem& problem) const { return data + b * problem.operators; }
 };
 
 /// An order for all rows, or one per row.

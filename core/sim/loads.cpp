@@ -15,12 +15,12 @@ bool cross(const Problem& problem, std::int32_t t, const Link& way, Load&... loa
 }
 
 /// Adds what operator v on `source` computes, and what its outputs cost; false if one has no way to a reader.
-bool add_operator(const Problem& problem, const std::uint8_t* placement, std::int32_t v, const Loads& loads) {
+bool add_operator(const Problem& problem, const DeviceIndex* placement, std::int32_t v, const Loads& loads) {
     const int source = placement[v];
     const int phase = problem.phase[v] == 0 ? 0 : 1;
     Ticks& sent = loads.sent[2 * source + phase];
     bool reachable = true;
-    loads.compute[2 * source + phase] += problem.duration[std::int64_t{v} * problem.devices + source];
+    loads.compute[2 * source + phase] += problem.duration[problem.cell(v, source)];
     for (std::int32_t t = problem.tensor_first[v]; t < problem.tensor_first[v + 1]; ++t) {
         bool written = false;
         for_each_target(problem, placement, t, source, [&](int target, std::int32_t) {
@@ -43,7 +43,7 @@ void fill(const Problem& problem, const Loads& loads, Ticks value) {
 
 }  // namespace
 
-Status find_loads(const Problem& problem, const std::uint8_t* placement, const Loads& loads) {
+Status find_loads(const Problem& problem, const DeviceIndex* placement, const Loads& loads) {
     fill(problem, loads, -1);
     if (find_unsupported(problem, placement).status != Status::ok) return Status::unsupported;
     fill(problem, loads, 0);

@@ -20,6 +20,6 @@ struct Loads {
 /// Fills `loads` with those of `placement`, or with -1 when it cannot run. A tensor that is read on other devices
 /// crosses once per device; when traffic passes host memory, it is written once by its producer's device and read once
 /// by each other device, and devices that compute in host memory pay nothing.
-Status find_loads(const Problem& problem, const std::uint8_t* placement, const Loads& loads);
+Status find_loads(const Problem& problem, const DeviceIndex* placement, const Loads& loads);
 
 }  // namespace stead

@@ -1,7 +1,6 @@
 #include "sim/memory.h"
 
 #include <algorithm>
-#include <bit>
 #include <span>
 
 namespace stead {
@@ -32,46 +31,47 @@ Memory::Memory(const Problem& problem)
       sequence_first_(problem.devices + 1), needed_until_(problem.tensors), released_(problem.operators),
       received_(problem.devices, problem.most_transfers), held_(problem.devices, problem.most_transfers) {}
 
-bool Memory::needs_run(const std::uint8_t* placement, MemoryMode mode) {
+bool Memory::needs_run(const DeviceIndex* placement, MemoryMode mode) {
     std::fill(peaks_.begin(), peaks_.end(), Peak{});
-    open_ = 0;
+    open_ = {};
     if (mode == MemoryMode::off || (mode == MemoryMode::check && problem_.memory_is_ample)) return false;
     resident_weights(problem_, placement, weights_.data());
     if (mode == MemoryMode::check) {
         bound(placement);
     } else {
-        open_ = ~std::uint64_t{0} >> (max_devices - problem_.devices);
+        for (int d = 0; d < problem_.devices; ++d) open_.add(d);
     }
-    return open_ != 0;
+    return !open_.empty();
 }
 
 /// Decides devices by cheap bounds. An operator that takes time has its inputs, outputs and workspace in memory at once;
 /// at most, all blocks are there together with the largest workspace, because a device runs one operator at a time.
-void Memory::bound(const std::uint8_t* placement) {
-    std::int64_t blocks[max_devices] = {}, workspace[max_devices] = {}, single[max_devices] = {};
-    const std::int64_t k = problem_.devices;
+void Memory::bound(const DeviceIndex* placement) {
+    const int k = problem_.devices;
+    std::int64_t blocks[max_devices], workspace[max_devices], single[max_devices];
+    for (std::int64_t* const bytes : {blocks, workspace, single}) std::fill_n(bytes, k, 0);
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
         const int d = placement[v];
-        const std::int64_t scratch = problem_.workspace_bytes[v * k + d];
+        const std::int64_t cell = problem_.cell(v, d), scratch = problem_.workspace_bytes[cell];
         blocks[d] += problem_.output_bytes[v];
         workspace[d] = std::max(workspace[d], scratch);
-        if (problem_.duration[v * k + d] > 0)
+        if (problem_.duration[cell] > 0)
             single[d] = std::max(single[d], problem_.input_bytes[v] + problem_.output_bytes[v] + scratch);
         for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
             for_each_target(problem_, placement, t, d,
                             [&](int target, std::int32_t) { blocks[target] += problem_.tensor_bytes[t]; });
     }
-    for (int d = 0; d < problem_.devices; ++d) {
+    for (int d = 0; d < k; ++d) {
         const std::int64_t capacity = problem_.memory_bytes[d];
         peaks_[d].over = over(weights_[d] + single[d], capacity);
-        if (peaks_[d].over == 0 && weights_[d] + blocks[d] + workspace[d] > capacity) open_ |= std::uint64_t{1} << d;
+        if (peaks_[d].over == 0 && weights_[d] + blocks[d] + workspace[d] > capacity) open_.add(d);
     }
 }
 
-const std::vector<Peak>& Memory::judge(const std::uint8_t* placement, const Run& run, Ticks makespan) {
-    if (open_ != 0) prepare(placement, run);
+const std::vector<Peak>& Memory::judge(const DeviceIndex* placement, const Run& run, Ticks makespan) {
+    if (!open_.empty()) prepare(placement, run);
     for (int d = 0; d < problem_.devices; ++d) {
-        if (!(open_ >> d & 1)) continue;
+        if (!open_.has(d)) continue;
         Peak peak{.bytes = weights_[d], .at = 0};
         sweep(d, run, makespan, [&](Ticks time, std::int64_t bytes) {
             if (bytes > peak.bytes) peak = {.bytes = bytes, .at = time};
@@ -82,7 +82,7 @@ const std::vector<Peak>& Memory::judge(const std::uint8_t* placement, const Run&
     return peaks_;
 }
 
-std::vector<Curve> Memory::curves(const std::uint8_t* placement, const Run& run, Ticks makespan) {
+std::vector<Curve> Memory::curves(const DeviceIndex* placement, const Run& run, Ticks makespan) {
     resident_weights(problem_, placement, weights_.data());
     prepare(placement, run);
     std::vector<Curve> curves(problem_.devices);
@@ -104,7 +104,7 @@ std::vector<Curve> Memory::curves(const std::uint8_t* placement, const Run& run,
     return curves;
 }
 
-void Memory::prepare(const std::uint8_t* placement, const Run& run) {
+void Memory::prepare(const DeviceIndex* placement, const Run& run) {
     sort_operators(placement, run);
     note_transfers(placement, run);
     find_ends(placement, run);
@@ -112,7 +112,7 @@ void Memory::prepare(const std::uint8_t* placement, const Run& run) {
     held_.sort();
 }
 
-void Memory::sort_operators(const std::uint8_t* placement, const Run& run) {
+void Memory::sort_operators(const DeviceIndex* placement, const Run& run) {
     std::fill(sequence_first_.begin(), sequence_first_.end(), 0);
     for (std::int32_t v = 0; v < problem_.operators; ++v) ++sequence_first_[placement[v] + 1];
     for (int d = 0; d < problem_.devices; ++d) sequence_first_[d + 1] += sequence_first_[d];
@@ -121,9 +121,10 @@ void Memory::sort_operators(const std::uint8_t* placement, const Run& run) {
     for (const std::int32_t v : run.order) sequence_[next[placement[v]]++] = v;
 }
 
-void Memory::note_transfers(const std::uint8_t* placement, const Run& run) {
+void Memory::note_transfers(const DeviceIndex* placement, const Run& run) {
     const std::span transfers(run.transfers.data(), run.transfer_count);
-    std::int64_t incoming[max_devices] = {}, outgoing[max_devices] = {};
+    std::int64_t incoming[max_devices], outgoing[max_devices];
+    for (std::int64_t* const count : {incoming, outgoing}) std::fill_n(count, problem_.devices, 0);
     for (const Transfer& transfer : transfers) {
         ++incoming[transfer.target];
         ++outgoing[placement[problem_.producer[transfer.tensor]]];
@@ -138,7 +139,12 @@ void Memory::note_transfers(const std::uint8_t* placement, const Run& run) {
 }
 
 /// Finds what frees each block: the finish of an operator on its device, or an arrival elsewhere.
-void Memory::find_ends(const std::uint8_t* placement, const Run& run) {
+void Memory::find_ends(const DeviceIndex* placement, const Run& run) {
+    with_device_set(problem_, [&](auto none) { find_ends_with(none, placement, run); });
+}
+
+template <class Devices>
+void Memory::find_ends_with(const Devices& none, const DeviceIndex* placement, const Run& run) {
     std::fill(released_.begin(), released_.end(), 0);
     const Ticks* const finish = run.finish.data();
     std::int32_t last[max_devices];
@@ -146,17 +152,17 @@ void Memory::find_ends(const std::uint8_t* placement, const Run& run) {
         const int source = placement[v];
         for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
             const std::int64_t bytes = problem_.tensor_bytes[t];
-            std::uint64_t seen = 0;
+            Devices elsewhere = none;
             last[source] = v;
             for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
                 const std::int32_t reader = problem_.consumer[i];
                 const int d = placement[reader];
-                const bool first = d != source && !(seen >> d & 1);
+                const bool first = d != source && !elsewhere.has(d);
                 if (first || finish[reader] > finish[last[d]]) last[d] = reader;
-                seen |= std::uint64_t{1} << d;
+                elsewhere.add(d);
             }
-            for (std::uint64_t others = seen & ~(std::uint64_t{1} << source); others != 0; others &= others - 1)
-                released_[last[std::countr_zero(others)]] += bytes;
+            elsewhere.remove(source);
+            elsewhere.for_each([&](int d) { released_[last[d]] += bytes; });
             if (problem_.tensor_kept[t]) continue;
             if (needed_until_[t] > finish[last[source]])
                 held_.add(source, needed_until_[t], bytes);
@@ -170,7 +176,6 @@ void Memory::find_ends(const std::uint8_t* placement, const Run& run) {
 /// end every block is freed, and blocks that begin there have no length.
 template <class Visit>
 void Memory::sweep(int d, const Run& run, Ticks makespan, Visit visit) const {
-    const std::int64_t k = problem_.devices;
     const Changes::Change* received = received_.on(d);
     const Changes::Change* held = held_.on(d);
     const std::int32_t* next = sequence_.data() + sequence_first_[d];
@@ -184,7 +189,7 @@ void Memory::sweep(int d, const Run& run, Ticks makespan, Visit visit) const {
         if (now >= makespan) return;
         for (; operator_time == now; operator_time = next_change()) {
             const std::int32_t v = *next;
-            const std::int64_t workspace = problem_.workspace_bytes[v * k + d];
+            const std::int64_t workspace = problem_.workspace_bytes[problem_.cell(v, d)];
             if (running) {
                 level -= workspace + released_[v];
                 ++next;
@@ -203,16 +208,18 @@ UntimedMemory::UntimedMemory(const Problem& problem)
     : problem_(problem), peaks_(problem.devices), weights_(problem.devices), level_(problem.devices),
       released_(problem.operators) {}
 
-const std::vector<Peak>& UntimedMemory::judge(const std::uint8_t* placement) {
+const std::vector<Peak>& UntimedMemory::judge(const DeviceIndex* placement) {
     resident_weights(problem_, placement, weights_.data());
     level_ = weights_;
     std::fill(released_.begin(), released_.end(), 0);
-    for (std::int32_t t = 0; t < problem_.tensors; ++t) note_lifetime(t, placement);
+    with_device_set(problem_, [&](auto none) {
+        for (std::int32_t t = 0; t < problem_.tensors; ++t) note_lifetime(t, placement, none);
+    });
     for (int d = 0; d < problem_.devices; ++d) peaks_[d] = {.bytes = weights_[d]};
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
         const int d = placement[v];
         level_[d] += problem_.output_bytes[v];
-        const std::int64_t workspace = problem_.workspace_bytes[std::int64_t{v} * problem_.devices + d];
+        const std::int64_t workspace = problem_.workspace_bytes[problem_.cell(v, d)];
         peaks_[d].bytes = std::max(peaks_[d].bytes, level_[d] + workspace);
         level_[d] -= released_[v];
     }
@@ -221,23 +228,22 @@ const std::vector<Peak>& UntimedMemory::judge(const std::uint8_t* placement) {
 }
 
 /// Puts received copies of tensor t on their devices and notes after which operators it is freed.
-void UntimedMemory::note_lifetime(std::int32_t t, const std::uint8_t* placement) {
+template <class Devices>
+void UntimedMemory::note_lifetime(std::int32_t t, const DeviceIndex* placement, Devices elsewhere) {
     const std::int64_t bytes = problem_.tensor_bytes[t];
     const int source = placement[problem_.producer[t]];
     std::int32_t last[max_devices];
-    std::uint64_t elsewhere = 0;
     last[source] = problem_.producer[t];
     for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
         const int d = placement[problem_.consumer[i]];
         last[d] = problem_.consumer[i];  // readers increase
-        if (d != source) elsewhere |= std::uint64_t{1} << d;
+        if (d != source) elsewhere.add(d);
     }
-    for (std::uint64_t rest = elsewhere; rest != 0; rest &= rest - 1) {
-        const int d = std::countr_zero(rest);
+    elsewhere.for_each([&](int d) {
         level_[d] += bytes;
         released_[last[d]] += bytes;
-    }
-    if (elsewhere == 0 && !problem_.tensor_kept[t]) released_[last[source]] += bytes;
+    });
+    if (elsewhere.empty() && !problem_.tensor_kept[t]) released_[last[source]] += bytes;
 }
 
 }  // namespace stead

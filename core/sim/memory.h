@@ -60,25 +60,27 @@ public:
     explicit Memory(const Problem& problem);
 
     /// Looks at a placement before it is simulated and tells whether judge() will need the run.
-    bool needs_run(const std::uint8_t* placement, MemoryMode mode);
+    bool needs_run(const DeviceIndex* placement, MemoryMode mode);
 
     /// The peak of every device, for the placement that needs_run() saw; `run` is only read if that returned true.
-    const std::vector<Peak>& judge(const std::uint8_t* placement, const Run& run, Ticks makespan);
+    const std::vector<Peak>& judge(const DeviceIndex* placement, const Run& run, Ticks makespan);
 
     /// The bytes on every device over the whole run.
-    std::vector<Curve> curves(const std::uint8_t* placement, const Run& run, Ticks makespan);
+    std::vector<Curve> curves(const DeviceIndex* placement, const Run& run, Ticks makespan);
 
 private:
-    void bound(const std::uint8_t* placement);
-    void prepare(const std::uint8_t* placement, const Run& run);
-    void sort_operators(const std::uint8_t* placement, const Run& run);
-    void note_transfers(const std::uint8_t* placement, const Run& run);
-    void find_ends(const std::uint8_t* placement, const Run& run);
+    void bound(const DeviceIndex* placement);
+    void prepare(const DeviceIndex* placement, const Run& run);
+    void sort_operators(const DeviceIndex* placement, const Run& run);
+    void note_transfers(const DeviceIndex* placement, const Run& run);
+    void find_ends(const DeviceIndex* placement, const Run& run);
+    template <class Devices>
+    void find_ends_with(const Devices& none, const DeviceIndex* placement, const Run& run);
     template <class Visit>
     void sweep(int d, const Run& run, Ticks makespan, Visit visit) const;
 
     const Problem& problem_;
-    std::uint64_t open_ = 0;                    // devices whose peak needs the run
+    ManyDevices open_;                          // devices whose peak needs the run
     std::vector<Peak> peaks_;                   // [device]
     std::vector<std::int64_t> weights_;         // [device]
     std::vector<std::int32_t> sequence_;        // operators by device, as they ran
@@ -95,10 +97,11 @@ private:
 class UntimedMemory {
 public:
     explicit UntimedMemory(const Problem& problem);
-    const std::vector<Peak>& judge(const std::uint8_t* placement);
+    const std::vector<Peak>& judge(const DeviceIndex* placement);
 
 private:
-    void note_lifetime(std::int32_t t, const std::uint8_t* placement);
+    template <class Devices>
+    void note_lifetime(std::int32_t t, const DeviceIndex* placement, Devices elsewhere);
 
     const Problem& problem_;
     std::vector<Peak> peaks_;             // [device]

@@ -9,7 +9,7 @@ Offload::Offload(const Problem& problem, bool overlapping)
       entries_(static_cast<std::size_t>(problem.operators) * problem.devices), unit_of_(problem.operators),
       member_(problem.operators) {}
 
-Offload::Outcome Offload::evaluate(const std::uint8_t* placement) {
+Offload::Outcome Offload::evaluate(const DeviceIndex* placement) {
     if (find_unsupported(problem_, placement).status != Status::ok) return {Status::unsupported, -1};
     count_entries(placement);
     make_units(placement);
@@ -18,7 +18,7 @@ Offload::Outcome Offload::evaluate(const std::uint8_t* placement) {
     return settle();
 }
 
-void Offload::count_entries(const std::uint8_t* placement) {
+void Offload::count_entries(const DeviceIndex* placement) {
     const std::int64_t k = problem_.devices;
     std::fill(entries_.begin(), entries_.end(), 0);
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
@@ -37,7 +37,7 @@ void Offload::count_entries(const std::uint8_t* placement) {
 }
 
 /// Numbers the calls device by device in order, then the operators of host devices.
-void Offload::make_units(const std::uint8_t* placement) {
+void Offload::make_units(const DeviceIndex* placement) {
     const std::int64_t k = problem_.devices;
     std::int32_t first[max_devices] = {}, calls[max_devices] = {}, count = 0;
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
@@ -62,7 +62,7 @@ void Offload::make_units(const std::uint8_t* placement) {
 }
 
 /// Lengths of all units, and how many readings from other units each waits for; false if a tensor has no way.
-bool Offload::add_lengths(const std::uint8_t* placement) {
+bool Offload::add_lengths(const DeviceIndex* placement) {
     bool reachable = true;
     const auto move = [&](Unit& unit, std::int32_t t, const Link& way) {
         if (way.latency == impossible) reachable = false;
@@ -71,7 +71,7 @@ bool Offload::add_lengths(const std::uint8_t* placement) {
     last_read_.assign(units_.size(), -1);
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
         Unit& unit = units_[unit_of_[v]];
-        unit.length += problem_.duration[std::int64_t{v} * problem_.devices + placement[v]];
+        unit.length += problem_.duration[problem_.cell(v, placement[v])];
         for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
             bool written = false;
             for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {

@@ -24,7 +24,7 @@ public:
         Status status;
         Ticks latency;  // -1 unless the status is ok
     };
-    Outcome evaluate(const std::uint8_t* placement);
+    Outcome evaluate(const DeviceIndex* placement);
 
 private:
     /// A call, or an operator on a host device.
@@ -35,9 +35,9 @@ private:
         bool leads_to_next = false;  // the following unit is the next call on the same device
     };
 
-    void count_entries(const std::uint8_t* placement);
-    void make_units(const std::uint8_t* placement);
-    bool add_lengths(const std::uint8_t* placement);
+    void count_entries(const DeviceIndex* placement);
+    void make_units(const DeviceIndex* placement);
+    bool add_lengths(const DeviceIndex* placement);
     void list_members();
     Outcome settle();
     void finish(std::int32_t u, Ticks time);

@@ -45,13 +45,13 @@ void OrderCheck::topological(std::span<const std::int32_t> order) {
     }
 }
 
-void OrderCheck::items(std::span<const std::int32_t> items, const std::uint8_t* placement) {
+void OrderCheck::items(std::span<const std::int32_t> items, const DeviceIndex* placement) {
     const std::int64_t n = problem_.operators, k = problem_.devices;
     const std::int64_t count = n + problem_.tensors * k;
     if (count > std::numeric_limits<std::int32_t>::max())
         fail("too many tensors and devices to number their transfers");
     need_ = problem_.inputs;
-    sent_.assign(problem_.tensors, 0);
+    sent_.assign(problem_.tensors * k, false);
     std::int64_t ran = 0;
     for (std::size_t i = 0; i < items.size(); ++i) {
         const std::int64_t item = items[i];
@@ -69,7 +69,7 @@ void OrderCheck::items(std::span<const std::int32_t> items, const std::uint8_t* 
     }
 }
 
-void OrderCheck::run_item(std::int32_t v, const std::uint8_t* placement) {
+void OrderCheck::run_item(std::int32_t v, const DeviceIndex* placement) {
     if (need_[v] == absent) fail("order must list every operator once, but operator ", v, " stands there twice");
     if (need_[v] > 0)
         fail("order lists operator ", v, " before ", need_[v],
@@ -80,13 +80,14 @@ void OrderCheck::run_item(std::int32_t v, const std::uint8_t* placement) {
                            [&](std::int32_t reader) { --need_[reader]; });
 }
 
-void OrderCheck::send_item(std::int32_t t, int target, const std::uint8_t* placement) {
+void OrderCheck::send_item(std::int32_t t, int target, const DeviceIndex* placement) {
     const std::int32_t p = problem_.producer[t];
     const std::int32_t first = first_reader_on(problem_, placement, t, target);
     if (target == placement[p] || first < 0) return;
     if (need_[p] != absent) fail("order sends tensor ", t, " to device ", target, " before its producer, operator ", p);
-    if (sent_[t] >> target & 1) fail("order sends tensor ", t, " to device ", target, " twice");
-    sent_[t] |= std::uint64_t{1} << target;
+    const std::int64_t way = std::int64_t{t} * problem_.devices + target;
+    if (sent_[way]) fail("order sends tensor ", t, " to device ", target, " twice");
+    sent_[way] = true;
     for_each_reader_on(problem_, placement, t, target, first, [&](std::int32_t reader) { --need_[reader]; });
 }
 

@@ -23,16 +23,16 @@ public:
     void topological(std::span<const std::int32_t> order);
     /// `items` lists operators and transfers: each operator once, each transfer that `placement` needs once, after its
     /// producer and before its readers. Transfers that are not needed may stand anywhere.
-    void items(std::span<const std::int32_t> items, const std::uint8_t* placement);
+    void items(std::span<const std::int32_t> items, const DeviceIndex* placement);
 
 private:
-    void run_item(std::int32_t v, const std::uint8_t* placement);
-    void send_item(std::int32_t t, int target, const std::uint8_t* placement);
+    void run_item(std::int32_t v, const DeviceIndex* placement);
+    void send_item(std::int32_t t, int target, const DeviceIndex* placement);
 
     const Problem& problem_;
     std::vector<std::int32_t> rank_;   // [item]
     std::vector<std::int32_t> need_;   // [operator]; tensors that are not there yet; -1 once it ran
-    std::vector<std::uint64_t> sent_;  // [tensor]; devices that have it
+    std::vector<bool> sent_;           // [tensor, device]; whether it has been sent there
 };
 
 }  // namespace stead

@@ -64,8 +64,8 @@ std::vector<T> copy(std::span<const T> from) {
 }
 
 void check_devices(int devices) {
-    if (devices < 1 || devices > max_devices)
-        fail("the number of devices must lie in 1..", max_devices, ", got ", devices);
+    if (devices < 1 || devices > mask_devices)
+        fail("the number of devices must lie in 1..", mask_devices, ", got ", devices);
 }
 
 void check_placement(std::span<const std::uint8_t> placement, int devices) {

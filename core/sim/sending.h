@@ -1,9 +1,11 @@
 // What the simulation engines share: the record of one run, and the sending of tensors.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "base/device_set.h"
 #include "base/problem.h"
 
 namespace stead {
@@ -37,7 +39,7 @@ struct OperatorState {
     std::int32_t device;
 };
 
-inline void reset_states(const Problem& problem, const std::uint8_t* placement, std::vector<OperatorState>& states) {
+inline void reset_states(const Problem& problem, const DeviceIndex* placement, std::vector<OperatorState>& states) {
     const std::int32_t* const inputs = problem.inputs.data();
     OperatorState* const state = states.data();
     for (std::int32_t v = 0; v < problem.operators; ++v) state[v] = {0, inputs[v], placement[v]};
@@ -75,6 +77,24 @@ private:
     Run* run_;
 };
 
+// How many devices code is made for, if not for exactly so many: as many as a mask has bits, or any number.
+inline constexpr int few_devices = 0, any_devices = -1;
+
+template <int kDevices>
+inline constexpr int most_devices = kDevices > 0               ? kDevices
+                                    : kDevices == few_devices ? mask_devices
+                                                              : max_devices;
+template <int kDevices>
+using Seen = DeviceSet<(most_devices<kDevices> + 63) / 64>;
+
+/// A value for each device, 0 at first.
+template <int kDevices>
+struct PerDevice {
+    explicit PerDevice(const Problem& problem) { std::fill_n(values, problem.devices, 0); }
+    Ticks& operator[](int d) { return values[d]; }
+    Ticks values[most_devices<kDevices>];
+};
+
 /// The arrays of a problem as raw pointers: a copy on the stack lets the compiler keep them in registers.
 /// `devices` is a constant when the number of devices is known at compile time (kDevices > 0).
 template <int kDevices>
@@ -83,10 +103,14 @@ struct View {
         : tensor_first(problem.tensor_first.data()), consumer_first(problem.consumer_first.data()),
           consumer(problem.consumer.data()), tensor_bytes(problem.tensor_bytes.data()),
           tensor_ticks(problem.timed_by_tensor() ? problem.tensor_ticks.data() : nullptr), links(problem.links.data()),
-          durations(problem.duration.data()), given_devices(problem.devices) {}
+          durations(problem.duration.data()), column(problem.column.data()), given_devices(problem.devices),
+          columns(problem.columns) {}
 
     std::int64_t devices() const { return kDevices > 0 ? kDevices : given_devices; }
-    Ticks duration(std::int32_t v, int d) const { return durations[v * devices() + d]; }
+    Ticks duration(std::int32_t v, int d) const {
+        if constexpr (kDevices == any_devices) return durations[v * columns + column[d]];
+        return durations[v * devices() + d];
+    }
     const Link& link(int s, int d) const { return links[s * devices() + d]; }
     Ticks wire(std::int32_t t, const Link& way) const {
         return tensor_ticks ? way.hops * tensor_ticks[t]
@@ -94,7 +118,7 @@ struct View {
     }
     /// Fetches what will be needed when `v` runs: pays off as soon as the arrays exceed the cache.
     void prefetch(std::int32_t v) const {
-        __builtin_prefetch(&durations[v * devices()]);
+        __builtin_prefetch(&durations[v * (kDevices == any_devices ? columns : devices())]);
         __builtin_prefetch(&tensor_first[v]);
     }
 
@@ -105,7 +129,9 @@ struct View {
     const Ticks* tensor_ticks;
     const Link* links;
     const Ticks* durations;
+    const DeviceIndex* column;
     std::int64_t given_devices;
+    std::int64_t columns;
 };
 
 /// Books one transfer on its channel; returns when it arrives.
@@ -130,17 +156,18 @@ template <int kDevices, class Recorder>
 template <int kDevices, class Recorder, class DeviceOf, class Deliver>
 [[gnu::always_inline]] inline void send(const View<kDevices>& view, std::int32_t v, int source, Ticks produced,
                                         Ticks* channel_free, Recorder& recorder, DeviceOf device_of, Deliver deliver) {
-    Ticks at[kDevices > 0 ? kDevices : max_devices];
+    Ticks at[most_devices<kDevices>];
     at[source] = produced;
     const std::int32_t last = view.tensor_first[v + 1];
     for (std::int32_t t = view.tensor_first[v]; t < last; ++t) {
-        std::uint64_t seen = std::uint64_t{1} << source;
+        Seen<kDevices> seen;
+        seen.add(source);
         const std::int32_t end = view.consumer_first[t + 1];
         for (std::int32_t i = view.consumer_first[t]; i < end; ++i) {
             const std::int32_t reader = view.consumer[i];
             const int d = device_of(reader);
-            if (!(seen >> d & 1)) {
-                seen |= std::uint64_t{1} << d;
+            if (!seen.has(d)) {
+                seen.add(d);
                 at[d] = book(view, t, source, d, produced, channel_free, recorder);
             }
             deliver(reader, at[d]);

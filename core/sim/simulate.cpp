@@ -10,7 +10,7 @@
 
 namespace stead {
 
-void Engine::check_with(const std::uint8_t*, const Orders&) {}
+void Engine::check_with(const DeviceIndex*, const Orders&) {}
 
 std::unique_ptr<Engine> make_engine(const Problem& problem, Policy policy, bool sends) {
     if (sends && policy != Policy::program_order) fail("only the policy program_order lists transfers (sends)");
@@ -46,7 +46,7 @@ void add_routes(const Problem& problem, Schedule& schedule) {
 
 /// What made each operator start when it did: the input that came last (the lowest tensor among equals), or the
 /// operator before it on its device.
-std::vector<std::int32_t> operator_causes(const Problem& problem, const std::uint8_t* placement, const Run& run) {
+std::vector<std::int32_t> operator_causes(const Problem& problem, const DeviceIndex* placement, const Run& run) {
     std::vector<std::int32_t> first(problem.tensors + 1, 0), by_tensor(run.transfers.size());
     for (const Transfer& transfer : run.transfers) ++first[transfer.tensor + 1];
     for (std::int32_t t = 0; t < problem.tensors; ++t) first[t + 1] += first[t];
@@ -77,7 +77,7 @@ std::vector<std::int32_t> operator_causes(const Problem& problem, const std::uin
     return cause;
 }
 
-std::vector<std::int32_t> transfer_causes(const Problem& problem, const std::uint8_t* placement, const Run& run) {
+std::vector<std::int32_t> transfer_causes(const Problem& problem, const DeviceIndex* placement, const Run& run) {
     std::vector<std::int32_t> cause(run.transfers.size(), caused_by_producer), previous(problem.channels, -1);
     for (std::size_t x = 0; x < run.transfers.size(); ++x) {
         const Transfer& transfer = run.transfers[x];
@@ -90,14 +90,14 @@ std::vector<std::int32_t> transfer_causes(const Problem& problem, const std::uin
     return cause;
 }
 
-void check_length(const Problem& problem, std::span<const std::uint8_t> placement) {
+void check_length(const Problem& problem, std::span<const DeviceIndex> placement) {
     if (static_cast<std::int64_t>(placement.size()) != problem.operators)
         fail("placement needs ", problem.operators, " entries, got ", placement.size());
 }
 
 }  // namespace
 
-Schedule simulate(const Problem& problem, std::span<const std::uint8_t> placement, Policy policy, const Orders& orders,
+Schedule simulate(const Problem& problem, std::span<const DeviceIndex> placement, Policy policy, const Orders& orders,
                   bool sends, MemoryMode memory) {
     check_length(problem, placement);
     const std::unique_ptr<Engine> engine = make_engine(problem, policy, sends);
@@ -130,7 +130,7 @@ Schedule simulate(const Problem& problem, std::span<const std::uint8_t> placemen
     return schedule;
 }
 
-std::vector<Curve> memory_curves(const Problem& problem, std::span<const std::uint8_t> placement,
+std::vector<Curve> memory_curves(const Problem& problem, std::span<const DeviceIndex> placement,
                                  const Schedule& schedule) {
     check_length(problem, placement);
     if (schedule.obstacle.status != Status::ok)

@@ -24,7 +24,7 @@ struct Schedule {
     Obstacle obstacle;
     Status status = Status::ok;
     Ticks makespan = -1;
-    std::vector<std::uint8_t> placement;  // [operator]
+    std::vector<DeviceIndex> placement;  // [operator]
     Run run;
     std::vector<std::int32_t> transfer_source;   // [transfer]
     std::vector<std::int32_t> transfer_channel;  // [transfer]; as the caller numbers channels, -1 = none
@@ -37,11 +37,11 @@ struct Schedule {
     std::int32_t tensors = 0;                  // of the problem
 };
 
-Schedule simulate(const Problem& problem, std::span<const std::uint8_t> placement, Policy policy, const Orders& orders,
+Schedule simulate(const Problem& problem, std::span<const DeviceIndex> placement, Policy policy, const Orders& orders,
                   bool sends, MemoryMode memory);
 
 /// The bytes on every device over the run of `schedule`, which was made from the same problem and placement.
-std::vector<Curve> memory_curves(const Problem& problem, std::span<const std::uint8_t> placement,
+std::vector<Curve> memory_curves(const Problem& problem, std::span<const DeviceIndex> placement,
                                  const Schedule& schedule);
 
 }  // namespace stead

@@ -78,7 +78,7 @@ void random_problems_agree_with_themselves() {
         const Problem problem = random_draft(random).build();
         const int n = problem.operators, rows = 60;
         Row placements(static_cast<std::size_t>(rows) * n);
-        for (std::uint8_t& d : placements) d = static_cast<std::uint8_t>(random() % problem.devices);
+        for (DeviceIndex& d : placements) d = static_cast<DeviceIndex>(random() % problem.devices);
         std::copy_n(placements.begin(), n, placements.begin() + 40 * n);  // a row that repeats another
         Order position(n), transfer_position(problem.tensors);
         std::iota(position.begin(), position.end(), 0);

@@ -71,7 +71,7 @@ void every_change_is_judged_as_a_simulation_would(Sends sends, std::uint64_t see
     Row placement(n);
     Order order(n);
     std::iota(order.begin(), order.end(), 0);
-    for (std::uint8_t& d : placement) d = static_cast<std::uint8_t>(random() % 3);
+    for (DeviceIndex& d : placement) d = static_cast<DeviceIndex>(random() % 3);
     if (simulated(problem, placement, order, sends) == never) std::ranges::fill(placement, 0);
     decoder.load(placement.data(), order.data(), sends);
     for (int move = 0; move < 120; ++move) {

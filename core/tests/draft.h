@@ -12,7 +12,7 @@
 
 namespace stead {
 
-using Row = std::vector<std::uint8_t>;
+using Row = std::vector<DeviceIndex>;
 using Order = std::vector<std::int32_t>;
 using Times = std::vector<double>;
 

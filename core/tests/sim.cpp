@@ -96,7 +96,7 @@ void spreading_a_chain_does_not_pay() {
             Row placement;
             for (int v = 0; v < 1000; ++v) {
                 draft.op(6.7, {{76, v < 999 ? Order{v + 1} : Order{}}});
-                placement.push_back(static_cast<std::uint8_t>(v % k));
+                placement.push_back(static_cast<DeviceIndex>(v % k));
             }
             CHECK(run(draft.build(), placement).makespan == ticks(k == 1 ? 6700 : latency > 0 ? 31684.99 : 6709.99));
         }
@@ -250,7 +250,7 @@ void bad_calls_are_refused() {
 
 void the_first_bad_row_is_named_for_any_threads() {
     const Problem problem = memory_draft().build();
-    std::vector<std::uint8_t> rows(4 * 200, 0);
+    std::vector<DeviceIndex> rows(4 * 200, 0);
     for (int b = 0; b < 200; ++b) rows[4 * b] = b & 1, rows[4 * b + 1] = b >> 1 & 1, rows[4 * b + 3] = b > 180;
     rows[4 * 97 + 2] = 9;
     rows[4 * 150 + 2] = 7;

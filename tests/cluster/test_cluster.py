@@ -95,7 +95,7 @@ def test_usable_memory_leaves_the_reserve_alone() -> None:
         (lambda: Link("a", "a", 1.0), "to itself"),
         (lambda: Link("a", "b", 0.0), "must be positive"),
         (lambda: Link("a", "b", 1.0, latency_seconds=-1.0), "at least 0"),
-        (lambda: Cluster(()), "1 to 64 devices"),
+        (lambda: Cluster(()), "1 to 1024 devices"),
         (lambda: Cluster((Device("a"), Device("a"))), "two devices are called 'a'"),
         (
             lambda: Cluster((Device("gpu0"),), (Link("gpu0", "gpu1", 1.0),)),

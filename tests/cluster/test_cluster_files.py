@@ -349,8 +349,8 @@ def test_an_error_in_a_link_names_file_and_place(link: str, message: str) -> Non
         (".".join("a" * 2_000) + " = 1", "f: a line of 4003 characters is too long; break it"),
         (".".join("a" * 9_000) + " = 1", "f: a line of 18003 characters is too long; break it"),
         (
-            "".join(f'[[device]]\nname = "d{i}"\n' for i in range(65)),
-            "f: 65 devices; a cluster has at most 64",
+            "".join(f'[[device]]\nname = "d{i}"\n' for i in range(1025)),
+            "f: 1025 devices; a cluster has at most 1024",
         ),
     ],
 )

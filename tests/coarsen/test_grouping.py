@@ -176,7 +176,7 @@ def test_groups_of_groups_are_groups() -> None:
 
 @pytest.mark.parametrize(
     ("devices", "message"),
-    [([0], "2 devices are needed"), ([0, 300], "must lie in"), ([0.0, 1.0], "float64")],
+    [([0], "2 devices are needed"), ([0, 1024], "must lie in"), ([0.0, 1.0], "float64")],
 )
 def test_devices_that_do_not_fit_are_refused(devices: Sequence[float], message: str) -> None:
     with pytest.raises(BadInput, match=message):

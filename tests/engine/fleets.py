@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from stead.engine import Engine, opened_engine
+from stead.engine import Engine, Task, Worker, opened_engine
+from stead.engine.base import _Campaign
+from stead.testing import engine_tasks as tasks
 
 KINDS = ("local", "dask", "ray")
 MISSING = {"dask": "distributed", "ray": "ray"}
@@ -51,6 +54,37 @@ def dask_cluster(workers: int) -> Iterator[str]:
             yield cluster.scheduler_address.replace("tcp://", "dask://")
         finally:
             cluster.close(timeout=20)
+
+
+@contextmanager
+def victim(engine: Engine) -> Iterator[None]:
+    """Kill workers that have a task in hand, as soon as all have one, until a task was lost; fail if none was.
+
+    Engines that are opened meanwhile count, too: a verb may open its own on the same workers.
+    """
+    count = engine.workers()
+    who = engine.map([Task.of("p", tasks.process_id, 0.2) for _ in range(4 * count)])
+    alive = list(dict.fromkeys(one.value for one in who))
+    asked, lost = Engine.asked, _Campaign._lose
+    sent: list[str] = []
+    hit: list[str] = []
+
+    def ask(self: Engine, worker: Worker, task: Task) -> int:
+        ticket = asked(self, worker, task)
+        sent.append(task.name)
+        if len(sent) % count == 0 and alive and not hit:
+            os.kill(alive.pop(), signal.SIGKILL)
+        return ticket
+
+    def lose(self: _Campaign, ticket: int, reason: str) -> None:
+        hit.append(self.tasks[self.running[ticket].number].name)
+        lost(self, ticket, reason)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "asked", ask)
+        patch.setattr(_Campaign, "_lose", lose)
+        yield
+    assert hit, f"no task was lost with its worker, of {len(sent)} that were sent"
 
 
 @contextmanager

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import KINDS, needs, started
+from fleets import KINDS, needs, started, victim
 
 from stead.engine import Blob, Engine, EngineFailed, Outcome, Progress, Task, opened_engine
 from stead.errors import MissingExtra
@@ -62,13 +59,8 @@ def test_a_worker_that_is_killed_loses_its_task_alone(kind: str, expected: tuple
         some = [Task.of("d", tasks.killed_at_first, str(tmp_path / "mark"), n) for n in range(4)]
         assert [one.value for one in engine.map(some, watch=watch)] == [0, 2, 4, 6]
         assert seen[-1] >= 1
-        victim = engine.map([Task.of("p", tasks.process_id, 0.0)])[0].value
-        killer = threading.Timer(0.3, os.kill, (victim, signal.SIGKILL))  # in the middle of a search
-        killer.start()
-        try:
+        with victim(engine):
             assert placed(engine) == expected
-        finally:
-            killer.join()
 
 
 @pytest.mark.parametrize("kind", ["dask", "ray"])

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import dask_cluster, needs, started
+from fleets import dask_cluster, needs, started, victim
 
 from stead.bench import jobs_of, run_jobs, suite_named
 from stead.bench.runner import Journal
 from stead.cli.main import exit_code
-from stead.engine import Engine, Task, opened_engine
+from stead.engine import Engine, opened_engine
 from stead.placing.loading import load
 from stead.problem import objective_from
-from stead.testing import engine_tasks as tasks
 
 MODEL = ["zoo:lstm-grid?operators=100", "--devices", "3090,3060", "--objective", "latency"]
 CLOCKS = {"cpu_seconds", "wall_seconds", "load_cpu_seconds", "memory_bytes", "trail"}  # differ from run to run
-
-
-@contextmanager
-def victim(engine: Engine, seconds: float) -> Iterator[None]:
-    """Kill a worker while something runs."""
-    found = engine.map([Task.of("p", tasks.process_id, 0.0)])[0].value
-    killer = threading.Timer(seconds, os.kill, (found, signal.SIGKILL))
-    killer.start()
-    try:
-        yield
-    finally:
-        killer.join()
 
 
 def cells(engine: Engine | None, journal: Journal) -> list[dict[str, Any]]:
@@ -53,7 +37,7 @@ def cells(engine: Engine | None, journal: Journal) -> list[dict[str, Any]]:
 def test_a_benchmark_says_the_same_when_a_worker_is_killed(kind: str) -> None:
     alone = cells(None, Journal(None, resume=False))
     assert [one["status"] for one in alone] == ["ok"] * len(alone)
-    with started(kind, 2) as engine, victim(engine, 0.5):
+    with started(kind, 2) as engine, victim(engine):
         assert cells(engine, Journal(None, resume=False)) == alone
 
 
@@ -67,7 +51,7 @@ def test_a_policy_is_the_same_when_a_worker_is_killed(kind: str, tmp_path: Path)
     goal, files = objective_from("latency"), [tmp_path / "0", tmp_path / "1"]
     problems = [load(f"zoo:lstm-grid?operators={count}", "3090,3060").problem(goal) for count in (40, 50)]
     train_policy(ColocRL(hidden=16, graphs_per_step=2), problems, ["a", "b"], Run(files[0], 4))
-    with started(kind, 2) as engine, victim(engine, 1.0):
+    with started(kind, 2) as engine, victim(engine):
         train_policy(ColocRL(hidden=16, graphs_per_step=2), problems, ["a", "b"], Run(files[1], 4), engine=engine)
     assert files[0].read_bytes() == files[1].read_bytes()
 
@@ -111,7 +95,7 @@ def test_tune_leases_a_machine_and_survives_the_death_of_its_worker(
     output = tmp_path / "plan.json"
     asked = ["tune", str(tmp_path / "net.xml"), "-o", str(output), "--json"]
     asked += ["--measurements", "3", "--evaluations", "50"]
-    with dask_cluster(1) as address, opened_engine(address) as engine, victim(engine, 1.0):  # while it reads
+    with dask_cluster(1) as address, opened_engine(address) as engine, victim(engine):
         assert exit_code([*asked, "--engine", address]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == "latency"
     assert output.exists()

@@ -145,6 +145,16 @@ def test_programs_about_loads_claim_nothing_that_is_not_so(part):
     assert not found, "\n".join(found)
 
 
+PARTS_OF_CLUSTERS = (Candidate("hierarchical", (("most", 2),), evaluations=200),)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_plans_part_by_part_claim_nothing_that_is_not_so(part):
+    """Two devices at a time are a part of most of these clusters; bounds by classes of devices are asked, too."""
+    found = wrong_of(PARTS_OF_CLUSTERS, part, problems=FUZZ or 80)
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize(
     ("seed", "candidate"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -11,8 +11,9 @@ from brute import Truth
 from problems import ample
 
 from stead.errors import Infeasible, SteadError
-from stead.problem import Latency, Problem, Throughput
-from stead.sim import lower_bounds, simulate
+from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
+from stead.sim import Bound, lower_bounds, simulate
+from stead.sim.bounds import bounds_by_classes
 from stead.solvers import Budget, Solution, solver
 from stead.solvers.registry import REGISTRY
 
@@ -63,7 +64,7 @@ PROVING = (
     ),
 )
 _PROVED = {one.name for one in PROVING}
-_OPTIONS: dict[str, tuple[tuple[str, Any], ...]] = {"anneal": (("moves", 2000),)}
+_OPTIONS: dict[str, tuple[tuple[str, Any], ...]] = {"anneal": (("moves", 2000),), "hierarchical": (("most", 2),)}
 OTHERS = tuple(
     Candidate(name, _OPTIONS.get(name, ()), evaluations=300)
     for name, one in REGISTRY.items()
@@ -85,7 +86,7 @@ def candidates(problem: Problem, seed: int, *, proving: int = 5, others: int = 4
 def wrong_bounds(problem: Problem, truth: Truth) -> list[str]:
     """Complaints about bounds that hold whatever the placement."""
     try:
-        bounds = lower_bounds(problem)
+        bounds = [*lower_bounds(problem), *_by_classes(problem)]
     except Infeasible as error:
         return [f"bounds say {error}, but {truth.optimum} s are possible"] if truth.optimum < math.inf else []
     return [
@@ -93,6 +94,13 @@ def wrong_bounds(problem: Problem, truth: Truth) -> list[str]:
         for bound in bounds
         if bound.seconds > truth.optimum
     ]
+
+
+def _by_classes(problem: Problem) -> list[Bound]:
+    """What would be said of a cluster that is too large for the other bounds."""
+    if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, PlacetoDispatch):
+        return []
+    return [replace(bound, name=f"{bound.name} by classes") for bound in bounds_by_classes(problem)]
 
 
 def wrong_claims(candidate: Candidate, problem: Problem, truth: Truth, seed: int) -> list[str]:

@@ -226,8 +226,8 @@ def test_a_file_that_is_silent_about_cpus_has_one_and_says_so(save, input_data):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"maxFPGAs": 0, "maxCPUs": 0}, "maxFPGAs + maxCPUs must lie in 1..64, got 0 + 0"),
-        ({"maxFPGAs": 64}, "maxFPGAs + maxCPUs must lie in 1..64, got 64 + 1"),
+        ({"maxFPGAs": 0, "maxCPUs": 0}, "maxFPGAs + maxCPUs must lie in 1..1024, got 0 + 0"),
+        ({"maxFPGAs": 1024}, "maxFPGAs + maxCPUs must lie in 1..1024, got 1024 + 1"),
         ({"maxFPGAs": -1}, "maxFPGAs: must be a whole number of at least 0, got -1"),
         ({"maxFPGAs": 1.5}, "maxFPGAs: must be a whole number of at least 0, got 1.5"),
         ({"maxSizePerFPGA": 0}, "maxSizePerFPGA: must be at least 1 byte, got 0"),

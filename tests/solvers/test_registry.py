@@ -37,7 +37,7 @@ GOALS: dict[str, Objective] = dict(
         strict=True,
     )
 )
-ROOMS = {"rules": "rule", "build": "build", "search": "search", "exact": "exact", "learn": "learned"}
+ROOMS = {"rules": "rule", "build": "build", "search": "search", "large": "search", "exact": "exact", "learn": "learned"}
 # Of another kind than the rest of their room.
 ELSEWHERE = {"auto", "linear-dp", "offload-linear", "greedy-offload", "max-load-split"}
 OLD_NAMES = (

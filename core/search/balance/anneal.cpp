@@ -37,7 +37,7 @@ public:
           score_(nodes, loads_),
           in_block_(nodes.count(), 0) {}
 
-    Balanced run(std::span<const std::uint8_t> start, std::int64_t moves, Stopper& stopper) {
+    Balanced run(std::span<const DeviceIndex> start, std::int64_t moves, Stopper& stopper) {
         double temperature = heat_.temperature;
         loads_.place(start);
         score_.reset(generous_reference());
@@ -188,7 +188,7 @@ private:
 
 }  // namespace
 
-Balanced anneal(const Supernodes& nodes, std::int64_t number, Rng rng, std::span<const std::uint8_t> start,
+Balanced anneal(const Supernodes& nodes, std::int64_t number, Rng rng, std::span<const DeviceIndex> start,
                 std::int64_t moves, Stopper& stopper) {
     return Chain(nodes, heats[number % heats.size()], rng).run(start, moves, stopper);
 }

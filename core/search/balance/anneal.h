@@ -12,7 +12,7 @@
 namespace stead {
 
 /// One chain from `start`, so many moves long; chains of different numbers begin and cool differently.
-Balanced anneal(const Supernodes& nodes, std::int64_t number, Rng rng, std::span<const std::uint8_t> start,
+Balanced anneal(const Supernodes& nodes, std::int64_t number, Rng rng, std::span<const DeviceIndex> start,
                 std::int64_t moves, Stopper& stopper);
 
 }  // namespace stead

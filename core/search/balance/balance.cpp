@@ -27,7 +27,7 @@ void check_starts(const Supernodes& nodes, const Starts& starts) {
         }
 }
 
-std::span<const std::uint8_t> row_of(const Starts& starts, std::int64_t row, const Supernodes& nodes) {
+std::span<const DeviceIndex> row_of(const Starts& starts, std::int64_t row, const Supernodes& nodes) {
     return {starts.data + row * nodes.count(), static_cast<std::size_t>(nodes.count())};
 }
 
@@ -64,9 +64,9 @@ Balanced balance(const Supernodes& nodes, const Starts& starts, int restarts, st
     run_items(count, workers, stopper, [&](std::int64_t i) {
         Rng rng(seed, i);
         const std::int64_t moves = limits.moves * (i + 1) / count - limits.moves * i / count;
-        std::vector<std::uint8_t> own;
+        std::vector<DeviceIndex> own;
         if (i >= starts.rows) own = (i - starts.rows) % 2 == 0 ? balanced_start(nodes, rng) : random_start(nodes, rng);
-        const auto start = i < starts.rows ? row_of(starts, i, nodes) : std::span<const std::uint8_t>(own);
+        const auto start = i < starts.rows ? row_of(starts, i, nodes) : std::span<const DeviceIndex>(own);
         chains[i] = anneal(nodes, i, rng, start, moves, stopper);
     });
     return best_of(std::move(chains));
@@ -82,7 +82,7 @@ Descents descend(const Supernodes& nodes, const Starts& starts, std::span<const 
     std::uint64_t mask = 0;
     for (int d = 0; d < nodes.devices; ++d) mask |= std::uint64_t{targets[d] != 0} << d;
     Descents found{.supernodes = nodes.count(),
-                   .devices = std::vector<std::uint8_t>(starts.rows * nodes.count()),
+                   .devices = std::vector<DeviceIndex>(starts.rows * nodes.count()),
                    .ticks = std::vector<Ticks>(starts.rows),
                    .moves = std::vector<std::int64_t>(starts.rows)};
     Stopper stopper(limits.seconds, workers);

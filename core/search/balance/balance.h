@@ -14,7 +14,7 @@ namespace stead {
 
 /// Placements of supernodes, one per row.
 struct Starts {
-    const std::uint8_t* data = nullptr;
+    const DeviceIndex* data = nullptr;
     std::int64_t rows = 0;
 };
 
@@ -26,7 +26,7 @@ struct SearchLimits {
 
 /// The best placement that a search has met.
 struct Balanced {
-    std::vector<std::uint8_t> devices;  // [supernode]
+    std::vector<DeviceIndex> devices;  // [supernode]
     Ticks ticks = impossible;           // its largest load; `impossible` if none fits its memory and has a way for every tensor
     std::int64_t moves = 0;             // that were tried
     std::vector<TrailPoint> trail;      // whenever the largest load fell
@@ -35,7 +35,7 @@ struct Balanced {
 /// Where descents end, one per start.
 struct Descents {
     std::int32_t supernodes = 0;
-    std::vector<std::uint8_t> devices;  // [start, supernode]
+    std::vector<DeviceIndex> devices;  // [start, supernode]
     std::vector<Ticks> ticks;           // [start]; `impossible` where a tensor has no way
     std::vector<std::int64_t> moves;    // [start]; that were tried
 };

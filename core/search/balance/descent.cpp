@@ -14,7 +14,7 @@ public:
     Descent(const Supernodes& nodes, std::uint64_t targets, double least_gain)
         : nodes_(nodes), loads_(nodes), targets_(targets), least_gain_(least_gain) {}
 
-    DescentEnd run(std::span<const std::uint8_t> start, std::int64_t moves, Stopper& stopper) {
+    DescentEnd run(std::span<const DeviceIndex> start, std::int64_t moves, Stopper& stopper) {
         loads_.place(start);
         DescentEnd found;
         while (find_best(moves, stopper, found) && is_gain()) {
@@ -66,7 +66,7 @@ private:
 
 }  // namespace
 
-DescentEnd descend_from(const Supernodes& nodes, std::span<const std::uint8_t> start, std::uint64_t targets,
+DescentEnd descend_from(const Supernodes& nodes, std::span<const DeviceIndex> start, std::uint64_t targets,
                         double least_gain, std::int64_t moves, Stopper& stopper) {
     return Descent(nodes, targets, least_gain).run(start, moves, stopper);
 }

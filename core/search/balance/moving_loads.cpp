@@ -25,7 +25,7 @@ MovingLoads::MovingLoads(const Supernodes& nodes)
     readers_on_.assign(std::int64_t{counted} * nodes.devices, 0);
 }
 
-void MovingLoads::place(std::span<const std::uint8_t> devices) {
+void MovingLoads::place(std::span<const DeviceIndex> devices) {
     std::ranges::copy(devices, device_.begin());
     std::ranges::fill(lanes_, Lanes{});
     std::ranges::fill(bytes_, 0);
@@ -92,7 +92,7 @@ void MovingLoads::commit() {
     }
     note_readers(moving_, from, -1);
     note_readers(moving_, target_, 1);
-    device_[moving_] = static_cast<std::uint8_t>(target_);
+    device_[moving_] = static_cast<DeviceIndex>(target_);
 }
 
 Ticks MovingLoads::value() const {

@@ -16,7 +16,7 @@ public:
     explicit MovingLoads(const Supernodes& nodes);
 
     /// Starts again from a placement, in which everything must be allowed.
-    void place(std::span<const std::uint8_t> devices);
+    void place(std::span<const DeviceIndex> devices);
 
     /// Works out what happens if v moves to device d, which is another one and allowed; nothing changes yet.
     void consider(std::int32_t v, int d);
@@ -24,7 +24,7 @@ public:
     void commit();
 
     int device(std::int32_t v) const { return device_[v]; }
-    std::span<const std::uint8_t> devices() const { return device_; }
+    std::span<const DeviceIndex> devices() const { return device_; }
     const Lanes& lanes(int d) const { return lanes_[d]; }
     std::int64_t bytes(int d) const { return bytes_[d]; }
     std::int64_t blocked() const { return blocked_; }  // crossings without a way: with any, a placement cannot run
@@ -48,7 +48,7 @@ private:
     std::int64_t entry(std::int32_t row, int d) const { return std::int64_t{row} * nodes_.devices + d; }
 
     const Supernodes& nodes_;
-    std::vector<std::uint8_t> device_;       // [supernode]
+    std::vector<DeviceIndex> device_;       // [supernode]
     std::vector<Lanes> lanes_, new_lanes_;   // [device]
     std::vector<std::int64_t> bytes_, new_bytes_;
     std::int64_t blocked_ = 0, new_blocked_ = 0;

@@ -11,7 +11,7 @@ namespace {
 /// Fills devices one after another, in the order given, each up to `limit`; what is not allowed there goes where it is
 /// quickest. Whether everything found a place.
 bool fill_devices(const Supernodes& nodes, std::span<const int> order, Ticks limit,
-                  std::vector<std::uint8_t>& devices) {
+                  std::vector<DeviceIndex>& devices) {
     const auto ticks = [&](std::int32_t v, int d) {
         Ticks sum = 0;
         for (int phase = 0; phase < nodes.phases; ++phase) sum += nodes.compute(v, d, phase);
@@ -33,28 +33,28 @@ bool fill_devices(const Supernodes& nodes, std::span<const int> order, Ticks lim
             for (int other = d; other < nodes.devices; ++other)
                 if (nodes.may_run(v, other) && ticks(v, other) < ticks(v, d)) d = other;
         }
-        devices[v] = static_cast<std::uint8_t>(d);
+        devices[v] = static_cast<DeviceIndex>(d);
     }
     return true;
 }
 
 }  // namespace
 
-std::vector<std::uint8_t> random_start(const Supernodes& nodes, Rng& rng) {
-    std::vector<std::uint8_t> devices(nodes.count());
+std::vector<DeviceIndex> random_start(const Supernodes& nodes, Rng& rng) {
+    std::vector<DeviceIndex> devices(nodes.count());
     for (std::int32_t v = 0; v < nodes.count(); ++v) {
         std::uint64_t options = nodes.allowed[v];
         for (std::uint32_t skip = rng.below(std::popcount(options)); skip > 0; --skip) options &= options - 1;
-        devices[v] = static_cast<std::uint8_t>(std::countr_zero(options));
+        devices[v] = static_cast<DeviceIndex>(std::countr_zero(options));
     }
     return devices;
 }
 
-std::vector<std::uint8_t> balanced_start(const Supernodes& nodes, Rng& rng) {
+std::vector<DeviceIndex> balanced_start(const Supernodes& nodes, Rng& rng) {
     std::vector<int> order(nodes.devices);
     std::iota(order.begin(), order.end(), 0);
     for (int i = nodes.devices - 1; i > 0; --i) std::swap(order[i], order[rng.below(i + 1)]);
-    std::vector<std::uint8_t> devices = random_start(nodes, rng);
+    std::vector<DeviceIndex> devices = random_start(nodes, rng);
     Ticks low = 0, high = Ticks{1} << 62;
     while (high - low > 1 + high / 256) {
         const Ticks middle = low + (high - low) / 2;

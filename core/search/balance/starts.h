@@ -9,9 +9,9 @@
 
 namespace stead {
 
-std::vector<std::uint8_t> random_start(const Supernodes& nodes, Rng& rng);
+std::vector<DeviceIndex> random_start(const Supernodes& nodes, Rng& rng);
 
 /// Supernodes in the order of their first operators, cut into pieces of about equal time; devices in random order.
-std::vector<std::uint8_t> balanced_start(const Supernodes& nodes, Rng& rng);
+std::vector<DeviceIndex> balanced_start(const Supernodes& nodes, Rng& rng);
 
 }  // namespace stead

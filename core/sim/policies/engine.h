@@ -35,10 +35,10 @@ public:
     /// Throws std::invalid_argument when `orders` make no sense, whatever the placement.
     virtual void check(const Orders& orders) = 0;
     /// Throws std::invalid_argument when `orders`, already checked, do not suit `placement`.
-    virtual void check_with(const std::uint8_t* placement, const Orders& orders);
+    virtual void check_with(const DeviceIndex* placement, const Orders& orders);
     /// The makespan, or `never` as soon as some operator finishes after `cutoff`; fills `run` unless it is null.
     /// Placement and orders have been checked, and no Obstacle is in the way.
-    virtual Ticks simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) = 0;
+    virtual Ticks simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) = 0;
 };
 
 std::unique_ptr<Engine> make_engine(const Problem& problem, Policy policy, bool sends);

@@ -57,7 +57,7 @@ void Fifo::check(const Orders& orders) {
     check_unused("transfer_order", orders.transfer_order);
 }
 
-Ticks Fifo::simulate(const std::uint8_t* placement, const Orders&, Ticks cutoff, Run* run) {
+Ticks Fifo::simulate(const DeviceIndex* placement, const Orders&, Ticks cutoff, Run* run) {
     reset_states(problem_, placement, states_);
     std::fill(channel_free_.begin(), channel_free_.end(), 0);
     if (problem_.packed_keys)
@@ -67,13 +67,17 @@ Ticks Fifo::simulate(const std::uint8_t* placement, const Orders&, Ticks cutoff,
 
 template <class Recorder, class Word>
 Ticks Fifo::choose(Ticks cutoff, Run* run, Queues<Word>& queues) {
-    if (general_) return general<Recorder>(cutoff, run, queues);
+    if (general_)
+        return problem_.devices <= mask_devices ? general<few_devices, Recorder>(cutoff, run, queues)
+                                                : general<any_devices, Recorder>(cutoff, run, queues);
     switch (problem_.devices) {
         case 2: return fast<2, Recorder>(cutoff, run, queues);
         case 4: return fast<4, Recorder>(cutoff, run, queues);
         case 8: return fast<8, Recorder>(cutoff, run, queues);
         case 16: return fast<16, Recorder>(cutoff, run, queues);
-        default: return fast<0, Recorder>(cutoff, run, queues);
+        default:
+            return problem_.devices <= mask_devices ? fast<few_devices, Recorder>(cutoff, run, queues)
+                                                    : fast<any_devices, Recorder>(cutoff, run, queues);
     }
 }
 
@@ -86,7 +90,7 @@ Ticks Fifo::fast(Ticks cutoff, Run* run, Queues<Word>& queues) {
     Ticks* const channel_free = channel_free_.data();
     Word* const fresh = queues.fresh.data();
     MinHeap<Word> ready = heap_of_sources(problem_, queues.ready);
-    Ticks device_free[max_devices] = {};
+    PerDevice<kDevices> device_free(problem_);
     Ticks latest = -1;  // so that even a finish at 0 meets the cutoff
     while (!ready.empty()) {
         const Word key = ready.top();
@@ -108,10 +112,10 @@ Ticks Fifo::fast(Ticks cutoff, Run* run, Queues<Word>& queues) {
     return std::max<Ticks>(0, latest);
 }
 
-template <class Recorder, class Word>
+template <int kDevices, class Recorder, class Word>
 Ticks Fifo::general(Ticks cutoff, Run* run, Queues<Word>& queues) {
     Recorder recorder(run);
-    const View<0> view(problem_);
+    const View<kDevices> view(problem_);
     const TimeKeys<Word> keys(problem_);
     OperatorState* const states = states_.data();
     Ticks* const channel_free = channel_free_.data();
@@ -121,7 +125,7 @@ Ticks Fifo::general(Ticks cutoff, Run* run, Queues<Word>& queues) {
     // in increasing (ready, index), so the rank orders equal finishes as those two would.
     MinHeap<Word> running(queues.running.data());
     std::int32_t rank = 0;
-    Ticks device_free[max_devices] = {};
+    PerDevice<kDevices> device_free(problem_);
     Ticks makespan = 0;
     while (!ready.empty() || !running.empty()) {
         if (!running.empty() && keys.time(running.top()) <= keys.time(ready.top())) {  // finishes before starts

@@ -21,7 +21,7 @@ public:
     Fifo(const Problem& problem, bool force_general);
 
     void check(const Orders& orders) override;
-    Ticks simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) override;
+    Ticks simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) override;
 
 private:
     /// Keys (time, operator) of one width: the queue of ready operators, that of running ones (general form only),
@@ -36,7 +36,7 @@ private:
     Ticks choose(Ticks cutoff, Run* run, Queues<Word>& queues);
     template <int kDevices, class Recorder, class Word>
     Ticks fast(Ticks cutoff, Run* run, Queues<Word>& queues);
-    template <class Recorder, class Word>
+    template <int kDevices, class Recorder, class Word>
     Ticks general(Ticks cutoff, Run* run, Queues<Word>& queues);
 
     const Problem& problem_;

@@ -1,7 +1,6 @@
 #include "sim/policies/priority.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/fail.h"
 #include "base/placement.h"
@@ -28,10 +27,10 @@ void cut(const std::vector<std::int32_t>& counts, std::vector<std::int64_t>& sto
 /// One run of the policy. Time advances from event to event; at each time all events are processed (finishes by
 /// operator index, then releases of channels, then operators that become ready), after which idle devices and
 /// channels start something. What has no length ends at the same time and causes another round.
-template <class Recorder, class Word>
+template <int kDevices, class Recorder, class Word>
 class PriorityRun {
 public:
-    PriorityRun(const Problem& problem, const std::uint8_t* placement, const Orders& orders, Priority::Scratch& scratch,
+    PriorityRun(const Problem& problem, const DeviceIndex* placement, const Orders& orders, Priority::Scratch& scratch,
                 Priority::Events<Word>& events, Run* run)
         : recorder_(run), problem_(problem), view_(problem), keys_(problem), placement_(placement),
           position_(orders.order.data()), transfer_position_(orders.transfer_order.data()),
@@ -65,7 +64,6 @@ private:
         scratch_.counts.assign(problem_.devices, 0);
         for (std::int32_t v = 0; v < problem_.operators; ++v) ++scratch_.counts[placement_[v]];
         cut(scratch_.counts, scratch_.waiting_operators, scratch_.device_queues);
-        idle_ = ~std::uint64_t{0};
     }
 
     void prepare_channels() {
@@ -94,7 +92,7 @@ private:
     }
 
     void finish(std::int32_t v, Ticks now) {
-        idle_ |= std::uint64_t{1} << placement_[v];
+        idle_.add(placement_[v]);
         if (transfers_have_positions_)
             hand_over(v, now);
         else
@@ -129,7 +127,7 @@ private:
     void enqueue(std::int32_t v) {
         const int d = placement_[v];
         scratch_.device_queues[d].push(pack(position_[v], v));
-        waiting_ |= std::uint64_t{1} << d;
+        waiting_.add(d);
     }
 
     void deliver(std::int32_t reader, Ticks arrival) {
@@ -143,18 +141,17 @@ private:
     }
 
     void start_operators(Ticks now) {
-        for (std::uint64_t starting = idle_ & waiting_; starting != 0; starting &= starting - 1) {
-            const int d = std::countr_zero(starting);
+        idle_.for_each_common(waiting_, [&](int d) {
             MinHeap<std::int64_t>& queue = scratch_.device_queues[d];
             const std::int32_t v = index_of(queue.top());
             queue.pop();
-            if (queue.empty()) waiting_ &= ~(std::uint64_t{1} << d);
-            idle_ &= ~(std::uint64_t{1} << d);
+            if (queue.empty()) waiting_.remove(d);
+            idle_.remove(d);
             const Ticks finish = now + view_.duration(v, d);
             makespan_ = std::max(makespan_, finish);
             recorder_.ran(v, now, finish);
             running_.push(keys_.pack(finish, v));
-        }
+        });
     }
 
     void start_transfers(Ticks now) {
@@ -184,16 +181,16 @@ private:
 
     Recorder recorder_;
     const Problem& problem_;
-    const View<0> view_;
+    const View<kDevices> view_;
     const TimeKeys<Word> keys_;
-    const std::uint8_t* const placement_;
+    const DeviceIndex* const placement_;
     const std::int32_t* const position_;           // [operator]
     const std::int32_t* const transfer_position_;  // [tensor]
     const bool transfers_have_positions_;
     Priority::Scratch& scratch_;
     MinHeap<Word> running_, arrivals_, releases_;
-    std::uint64_t idle_ = 0;     // devices that run nothing
-    std::uint64_t waiting_ = 0;  // devices with something in their queue
+    Seen<kDevices> idle_ = Seen<kDevices>::all();  // devices that run nothing
+    Seen<kDevices> waiting_;                       // devices with something in their queue
     Ticks makespan_ = 0;
 };
 
@@ -228,14 +225,22 @@ void Priority::check(const Orders& orders) {
         order_check_.permutation("transfer_order", orders.transfer_order, problem_.tensors);
 }
 
-Ticks Priority::simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) {
-    const auto with = [&](auto& events) {
-        using Word = typename std::remove_reference_t<decltype(events.running)>::value_type;
-        if (run)
-            return PriorityRun<Remember, Word>(problem_, placement, orders, scratch_, events, run).simulate(cutoff);
-        return PriorityRun<Forget, Word>(problem_, placement, orders, scratch_, events, run).simulate(cutoff);
-    };
-    return problem_.packed_keys ? with(events_) : with(wide_events_);
+Ticks Priority::simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) {
+    const bool few = problem_.devices <= mask_devices;
+    if (problem_.packed_keys)
+        return few ? simulate<few_devices>(placement, orders, cutoff, run, events_)
+                   : simulate<any_devices>(placement, orders, cutoff, run, events_);
+    return few ? simulate<few_devices>(placement, orders, cutoff, run, wide_events_)
+               : simulate<any_devices>(placement, orders, cutoff, run, wide_events_);
+}
+
+template <int kDevices, class Word>
+Ticks Priority::simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run,
+                         Events<Word>& events) {
+    if (run)
+        return PriorityRun<kDevices, Remember, Word>(problem_, placement, orders, scratch_, events, run)
+            .simulate(cutoff);
+    return PriorityRun<kDevices, Forget, Word>(problem_, placement, orders, scratch_, events, run).simulate(cutoff);
 }
 
 }  // namespace stead

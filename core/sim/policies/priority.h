@@ -18,7 +18,7 @@ public:
     explicit Priority(const Problem& problem);
 
     void check(const Orders& orders) override;
-    Ticks simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) override;
+    Ticks simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) override;
 
     /// Event queues with keys (time, index) of one width.
     template <class Word>
@@ -44,6 +44,9 @@ public:
     };
 
 private:
+    template <int kDevices, class Word>
+    Ticks simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run, Events<Word>& events);
+
     const Problem& problem_;
     OrderCheck order_check_;
     Scratch scratch_;

@@ -18,39 +18,41 @@ void ProgramOrder::check(const Orders& orders) {
     if (!sends_ && !orders.order.empty()) order_check_.topological(orders.order);
 }
 
-void ProgramOrder::check_with(const std::uint8_t* placement, const Orders& orders) {
+void ProgramOrder::check_with(const DeviceIndex* placement, const Orders& orders) {
     if (sends_) order_check_.items(orders.order, placement);
 }
 
-Ticks ProgramOrder::simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) {
+Ticks ProgramOrder::simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) {
     std::fill(ready_.begin(), ready_.end(), 0);
     std::fill(channel_free_.begin(), channel_free_.end(), 0);
     if (sends_)
-        return run ? with_sends<Remember>(placement, orders.order, cutoff, run)
-                   : with_sends<Forget>(placement, orders.order, cutoff, run);
+        return problem_.devices <= mask_devices ? list<few_devices>(placement, orders.order, cutoff, run)
+                                                : list<any_devices>(placement, orders.order, cutoff, run);
     const std::int32_t* order = orders.order.empty() ? index_order_.data() : orders.order.data();
     return run ? choose<Remember>(placement, order, cutoff, run) : choose<Forget>(placement, order, cutoff, run);
 }
 
 template <class Recorder>
-Ticks ProgramOrder::choose(const std::uint8_t* placement, const std::int32_t* order, Ticks cutoff, Run* run) {
+Ticks ProgramOrder::choose(const DeviceIndex* placement, const std::int32_t* order, Ticks cutoff, Run* run) {
     switch (problem_.devices) {
         case 2: return in_order<2, Recorder>(placement, order, cutoff, run);
         case 4: return in_order<4, Recorder>(placement, order, cutoff, run);
         case 8: return in_order<8, Recorder>(placement, order, cutoff, run);
         case 16: return in_order<16, Recorder>(placement, order, cutoff, run);
-        default: return in_order<0, Recorder>(placement, order, cutoff, run);
+        default:
+            return problem_.devices <= mask_devices ? in_order<few_devices, Recorder>(placement, order, cutoff, run)
+                                                    : in_order<any_devices, Recorder>(placement, order, cutoff, run);
     }
 }
 
 template <int kDevices, class Recorder>
-Ticks ProgramOrder::in_order(const std::uint8_t* placement, const std::int32_t* order, Ticks cutoff, Run* run) {
+Ticks ProgramOrder::in_order(const DeviceIndex* placement, const std::int32_t* order, Ticks cutoff, Run* run) {
     Recorder recorder(run);
     const View<kDevices> view(problem_);
     const std::int32_t* const end = order + problem_.operators;
     Ticks* const ready = ready_.data();
     Ticks* const channel_free = channel_free_.data();
-    Ticks device_free[max_devices] = {};
+    PerDevice<kDevices> device_free(problem_);
     Ticks makespan = 0;
     for (; order != end; ++order) {
         const std::int32_t v = *order;
@@ -68,13 +70,19 @@ Ticks ProgramOrder::in_order(const std::uint8_t* placement, const std::int32_t* 
     return makespan;
 }
 
-template <class Recorder>
-Ticks ProgramOrder::with_sends(const std::uint8_t* placement, std::span<const std::int32_t> items, Ticks cutoff,
+template <int kDevices>
+Ticks ProgramOrder::list(const DeviceIndex* placement, std::span<const std::int32_t> items, Ticks cutoff, Run* run) {
+    return run ? with_sends<kDevices, Remember>(placement, items, cutoff, run)
+               : with_sends<kDevices, Forget>(placement, items, cutoff, run);
+}
+
+template <int kDevices, class Recorder>
+Ticks ProgramOrder::with_sends(const DeviceIndex* placement, std::span<const std::int32_t> items, Ticks cutoff,
                                Run* run) {
     Recorder recorder(run);
-    const View<0> view(problem_);
+    const View<kDevices> view(problem_);
     const std::int32_t n = problem_.operators, k = problem_.devices;
-    Ticks device_free[max_devices] = {};
+    PerDevice<kDevices> device_free(problem_);
     Ticks makespan = 0;
     const auto deliver = [&](std::int32_t t, int d, std::int32_t first, Ticks arrival) {
         for_each_reader_on(problem_, placement, t, d, first,
@@ -109,17 +117,17 @@ void Sequential::check(const Orders& orders) {
     check_unused("transfer_order", orders.transfer_order);
 }
 
-Ticks Sequential::simulate(const std::uint8_t* placement, const Orders&, Ticks cutoff, Run* run) {
+Ticks Sequential::simulate(const DeviceIndex* placement, const Orders&, Ticks cutoff, Run* run) {
     return run ? one_by_one<Remember>(placement, cutoff, run) : one_by_one<Forget>(placement, cutoff, run);
 }
 
 template <class Recorder>
-Ticks Sequential::one_by_one(const std::uint8_t* placement, Ticks cutoff, Run* run) {
+Ticks Sequential::one_by_one(const DeviceIndex* placement, Ticks cutoff, Run* run) {
     Recorder recorder(run);
     Ticks now = 0;
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
         const int source = placement[v];
-        const Ticks finish = now + problem_.duration[std::int64_t{v} * problem_.devices + source];
+        const Ticks finish = now + problem_.duration[problem_.cell(v, source)];
         if (finish > cutoff) return never;
         recorder.ran(v, now, finish);
         now = finish;

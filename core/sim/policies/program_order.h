@@ -16,16 +16,18 @@ public:
     ProgramOrder(const Problem& problem, bool sends);
 
     void check(const Orders& orders) override;
-    void check_with(const std::uint8_t* placement, const Orders& orders) override;
-    Ticks simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) override;
+    void check_with(const DeviceIndex* placement, const Orders& orders) override;
+    Ticks simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) override;
 
 private:
     template <class Recorder>
-    Ticks choose(const std::uint8_t* placement, const std::int32_t* order, Ticks cutoff, Run* run);
+    Ticks choose(const DeviceIndex* placement, const std::int32_t* order, Ticks cutoff, Run* run);
     template <int kDevices, class Recorder>
-    Ticks in_order(const std::uint8_t* placement, const std::int32_t* order, Ticks cutoff, Run* run);
-    template <class Recorder>
-    Ticks with_sends(const std::uint8_t* placement, std::span<const std::int32_t> items, Ticks cutoff, Run* run);
+    Ticks in_order(const DeviceIndex* placement, const std::int32_t* order, Ticks cutoff, Run* run);
+    template <int kDevices>
+    Ticks list(const DeviceIndex* placement, std::span<const std::int32_t> items, Ticks cutoff, Run* run);
+    template <int kDevices, class Recorder>
+    Ticks with_sends(const DeviceIndex* placement, std::span<const std::int32_t> items, Ticks cutoff, Run* run);
 
     const Problem& problem_;
     const bool sends_;
@@ -42,11 +44,11 @@ public:
     explicit Sequential(const Problem& problem) : problem_(problem) {}
 
     void check(const Orders& orders) override;
-    Ticks simulate(const std::uint8_t* placement, const Orders& orders, Ticks cutoff, Run* run) override;
+    Ticks simulate(const DeviceIndex* placement, const Orders& orders, Ticks cutoff, Run* run) override;
 
 private:
     template <class Recorder>
-    Ticks one_by_one(const std::uint8_t* placement, Ticks cutoff, Run* run);
+    Ticks one_by_one(const DeviceIndex* placement, Ticks cutoff, Run* run);
 
     const Problem& problem_;
 };

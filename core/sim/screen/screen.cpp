@@ -249,7 +249,7 @@ public:
     ExactTask(const Problem& problem, const Orders& orders)
         : problem_(problem), orders_(orders), engine_(problem, false) {}
 
-    float operator()(const std::uint8_t* placement) {
+    float operator()(const DeviceIndex* placement) {
         if (find_obstacle(problem_, placement).status != Status::ok) return std::numeric_limits<float>::infinity();
         return static_cast<float>(static_cast<double>(engine_.simulate(placement, orders_, never, nullptr)) * seconds_per_tick);
     }
@@ -284,7 +284,7 @@ private:
     /// Puts the devices of every operator side by side, in the order of bytes that the kernel wants.
     void load(std::int64_t first_row) {
         const int lanes = kernel_.lanes, width = lanes / 4;
-        std::array<const std::uint8_t*, most_kernel_lanes> source;  // by byte; lanes without a row repeat the last one
+        std::array<const DeviceIndex*, most_kernel_lanes> source;  // by byte; lanes without a row repeat the last one
         for (int byte = 0; byte < lanes; ++byte) {
             const std::int64_t row = first_row + byte % 4 * width + byte / 4;
             source[byte] = placements_.row(std::min(row, placements_.rows - 1), problem_);
@@ -294,12 +294,13 @@ private:
         for (; v + tile <= problem_.operators; v += tile)
             for (int byte = 0; byte < lanes; byte += tile) {
                 std::array<TileRow, tile> rows;
-                for (int i = 0; i < tile; ++i) std::memcpy(&rows[i], source[byte + i] + v, tile);
+                for (int i = 0; i < tile; ++i)
+                    for (int j = 0; j < tile; ++j) rows[i][j] = static_cast<std::uint8_t>(source[byte + i][v + j]);
                 transpose(rows);
                 for (int i = 0; i < tile; ++i) std::memcpy(target + (v + i) * lanes + byte, &rows[i], tile);
             }
         for (; v < problem_.operators; ++v)
-            for (int byte = 0; byte < lanes; ++byte) target[v * lanes + byte] = source[byte][v];
+            for (int byte = 0; byte < lanes; ++byte) target[v * lanes + byte] = static_cast<std::uint8_t>(source[byte][v]);
     }
 
     const Problem& problem_;

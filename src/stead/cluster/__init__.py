@@ -21,6 +21,7 @@ from stead.cluster.devices import (
     link_all,
     link_both_ways,
 )
+from stead.cluster.levels import Level
 from stead.cluster.links import default_links
 from stead.cluster.precision import Precision, precision_of
 from stead.cluster.routes import Routes
@@ -34,6 +35,7 @@ __all__ = [
     "Device",
     "Fabric",
     "Host",
+    "Level",
     "Link",
     "Precision",
     "Routes",

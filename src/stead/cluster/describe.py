@@ -4,6 +4,8 @@
     group         part, part, ... [@ link]       the link is that of all parts before it, back to a plus or an @
     part          [count x] name [size]          name of the catalogue; size: another memory, binary (64GB is 64 GiB)
     link          pcie3x8 | nvlink | 25GB/s      port of each device; fabric between them; rate of each
+    cluster       description in nodes of 8 [@ 25GB/s] [in racks of 8 [@ 12GB/s]] [in sites of 4 [@ 1GB/s]]
+                  devices of a node, nodes of a rack, racks of a site; the rate is that between nodes, racks, sites
     change        3090->3060.bandwidth=8GB/s     what `stead what-if --set` takes; after `auto` and files, too
 
 Everything that is assumed on the way is said: the second result of `cluster_from` holds the lines to show.
@@ -28,6 +30,8 @@ from stead.cluster.catalogue import (
     lookup,
 )
 from stead.cluster.changes import change_from
+from stead.cluster.classes import SOLVER_DEVICES
+from stead.cluster.default_levels import Group, default_levels
 from stead.cluster.device_file import read_described
 from stead.cluster.devices import MAX_DEVICES, Cluster, Device, Host
 from stead.cluster.hosts import default_host_links
@@ -45,7 +49,10 @@ _MANY = re.compile(
 )
 _SIZE = re.compile(r"(.*\S)\s+([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([MGT])i?B", re.DOTALL | re.IGNORECASE)
 _CHANGES = re.compile(r"(.*?)((?:;[^;=]+=[^;=]+)+);?\s*", re.DOTALL)
-_NODES = re.compile(r"(.*\S)\s+in\s+nodes\s+of\s+(\d{1,4})(?:\s*@\s*([^@,+]+))?", re.IGNORECASE)
+_RATED = r"\s+of\s+(\d{1,4})(?:\s*@\s*([^@,+]+?))?"
+_NODES = re.compile(
+    rf"(.*\S)\s+in\s+nodes{_RATED}(?:\s+in\s+racks{_RATED})?(?:\s+in\s+sites{_RATED})?", re.IGNORECASE
+)
 _RATE = re.compile(r"@\s*[0-9.]{1,30}\s*[kMGT]?(?:B|bit)/s")
 _HOLD = str.maketrans("+@", "\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH COMMERCIAL AT}")  # while they belong to a name
 _RELEASE = {after: before for before, after in _HOLD.items()}
@@ -192,13 +199,48 @@ def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
         check_wiring(wiring, [device for device in devices if wired.get(device.name) == wiring])
     hosts: tuple[Host, ...] = ()
     if nodes is None:
+        if total > SOLVER_DEVICES:
+            raise BadCluster(
+                f"{show(text)} asks for {total} devices; beyond {SOLVER_DEVICES} say how they are joined, "
+                f'as in "{total}x ... in nodes of 8 @ 25GB/s"'
+            )
         links, link_lines = default_links(devices, wired=wired)
     else:
         hosts = _nodes(devices, int(nodes[2]))
         network = None if nodes[3] is None else parse_rate(nodes[3].strip(), "the network between nodes")
+        if total > SOLVER_DEVICES or nodes[4] or nodes[6]:
+            return _in_levels(devices, hosts, wired, _groups(nodes), (*lines, *reserve.lines(devices)))
         links, link_lines = default_host_links(devices, hosts, wired=wired, network_bytes_per_second=network)
     told = dict.fromkeys((*lines, *link_lines, *reserve.lines(devices)))
     return Cluster(tuple(devices), links, hosts=hosts), tuple(told)
+
+
+def _groups(nodes: re.Match[str]) -> list[Group]:
+    """Nodes, racks and sites as they were written: how many of the one before, and the rate between them."""
+    found = []
+    for name, size, rate in (("node", nodes[2], nodes[3]), ("rack", nodes[4], nodes[5]), ("site", nodes[6], nodes[7])):
+        if size:
+            given = None if rate is None else parse_rate(rate.strip(), f"the network between {name}s")
+            found.append(Group(name, int(size), given))
+    return found
+
+
+def _in_levels(
+    devices: list[Device], hosts: tuple[Host, ...], wired: dict[str, Wiring], groups: list[Group], told: tuple[str, ...]
+) -> tuple[Cluster, tuple[str, ...]]:
+    """A cluster that is joined level by level: all its nodes are alike."""
+    size = groups[0].size
+    inside, lines = default_links(devices[:size], wired=wired)
+    figures = {(link.bytes_per_second, link.latency_seconds) for link in inside}
+    kinds = [(device.model, device.memory_bytes) for device in devices]
+    if len(figures) > 1 or any(kinds[n : n + size] != kinds[:size] for n in range(0, len(kinds), size)):
+        raise BadCluster(
+            "racks, sites and more than 64 devices need nodes that are alike and have one kind of link inside; "
+            "write a device file with [[level]] tables for others"
+        )
+    levels, more = default_levels(len(devices), figures.pop() if figures else None, groups)
+    first = tuple(f"in every node: {line}" for line in lines)
+    return Cluster(tuple(devices), hosts=hosts, levels=levels), tuple(dict.fromkeys((*told, *first, *more)))
 
 
 def _nodes(devices: Sequence[Device], size: int) -> tuple[Host, ...]:
@@ -313,7 +355,8 @@ def _device(item: _Item, name: str, reserve: Reserve) -> Device:
 def _resolution(item: _Item, names: Sequence[str]) -> str:
     alias = " (alias)" if is_alias(item.called) else ""
     many = f"{item.count}x " if item.count > 1 else ""
-    called = "" if list(names) == [item.called] else f": {', '.join(names)}"
+    many_names = f"{names[0]} to {names[-1]}" if len(names) > SOLVER_DEVICES else ", ".join(names)
+    called = "" if list(names) == [item.called] else f": {many_names}"
     memory = f", memory {format_bytes(item.memory_bytes)} as given" if item.memory_bytes else ""
     return f"{many}{item.called} = {item.entry.title}{alias}{memory}{called}"
 

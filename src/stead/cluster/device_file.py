@@ -32,6 +32,15 @@
     between = ["a", "b"]           # every device of a host with every one of another; ["a", "a"]: inside a host
     bandwidth = "10 Gbit/s"
 
+    [[device]]                     # large clusters: equal devices in one table, joined level by level
+    name = "gpu"                   # they are called gpu:0, gpu:1, ...
+    count = 1024
+    [[level]]                      # groups of devices in a row: two have the link of the smallest that holds both
+    name = "node"
+    size = 8                       # devices; groups are made of whole ones of the level before, the last holds all
+    bandwidth = "300GB/s"
+    latency = "10us"
+
 Without any [[link]] all devices are linked as named ones are; `link = []` says that there are none.
 "unlimited" stands for a memory or a bandwidth without bounds.
 A file of `stead profile` is a cluster file, too: it brings the devices and links that were measured.
@@ -50,9 +59,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stead.cluster.catalogue import lookup
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.cluster.devices import UNLIMITED_BYTES, Cluster, Device, Host
 from stead.cluster.file_fields import SCHEMA, cluster_from_data
 from stead.cluster.hosts import alike_links
+from stead.cluster.levels import Level
 from stead.cluster.quantities import exact_bytes, exact_flops, exact_rate, exact_seconds, show
 from stead.cluster.reserve import Reserve
 from stead.errors import BadCluster, BadInput
@@ -189,9 +200,34 @@ def _data_of(cluster: Cluster) -> dict[str, Any]:
         "contention": cluster.contention,
         "routing": cluster.routing,
         **({"host": [_host_data(host) for host in cluster.hosts]} if cluster.hosts else {}),
-        "device": [_device_data(device) for device in cluster],
-        **({"link": _link_data(cluster)} if cluster.links or len(cluster) > 1 else {}),
+        "device": _devices_data(cluster),
+        **({"level": [_level_data(level) for level in cluster.levels]} if cluster.levels else {}),
+        **({"link": _link_data(cluster)} if cluster.links or (len(cluster) > 1 and not cluster.levels) else {}),
     }
+
+
+def _devices_data(cluster: Cluster) -> list[dict[str, Any]]:
+    """A table for each device; in large clusters one for each run of equal ones that are numbered from 0."""
+    if len(cluster) <= SOLVER_DEVICES:
+        return [_device_data(device) for device in cluster]
+    tables: list[dict[str, Any]] = []
+    for device in cluster:
+        data = _device_data(device)
+        base, _, number = device.name.rpartition(":")
+        if tables and {**tables[-1], "name": ""} == {"count": tables[-1].get("count"), **data, "name": ""} and (
+            device.name == f"{tables[-1]['name']}:{tables[-1]['count']}"
+        ):
+            tables[-1]["count"] += 1
+        elif number == "0" and base:
+            tables.append({**data, "name": base, "count": 1})
+        else:
+            tables.append(data)
+    return tables
+
+
+def _level_data(level: Level) -> dict[str, Any]:
+    figures = _figure_data(level.bytes_per_second, level.latency_seconds, level.gap_seconds)
+    return {"name": level.name, "size": level.size, **figures}
 
 
 def _device_data(device: Device) -> dict[str, Any]:
@@ -272,7 +308,8 @@ def _checked(text: str, cluster: Cluster, read: Callable[[str, str], Cluster]) -
 
 
 def _toml(data: Mapping[str, Any]) -> str:
-    tables = [key for key in ("host", "device", "link") if data.get(key)]  # no table at all would mean the usual links
+    # No table at all would mean the usual links.
+    tables = [key for key in ("host", "device", "level", "link") if data.get(key)]
     lines = [f"{key} = {_toml_value(value)}" for key, value in data.items() if key not in tables]
     for kind in tables:
         for table in data[kind]:

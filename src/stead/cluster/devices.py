@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from stead.cluster.classes import SOLVER_DEVICES
+from stead.cluster.levels import Level, check_levels
 from stead.cluster.routes import Routes, routes_of
 from stead.errors import BadCluster, did_you_mean
 
 UNLIMITED_BYTES = 2**62
-MAX_DEVICES = 64
+MAX_DEVICES = 1024
+_MOST_NAMED = 8  # devices
 
 _TYPE = "(?:fp64|fp32|tf32|fp16|bf16|fp8|fp4|int8|int4)"
 PRECISION = re.compile(
@@ -170,6 +173,7 @@ class Cluster:
     in host memory and pay nothing. Links then join accelerators with CPUs.
     `hosts` says which devices are in the same machine, for all devices or for none. Two hosts have one link between
     them: with `contention` "link" or "pair", all transfers from one to the other wait in one queue.
+    `levels` join all devices by where they stand, smallest groups first; a link that is given goes before them.
     """
 
     devices: tuple[Device, ...]
@@ -177,9 +181,11 @@ class Cluster:
     contention: Contention = "link"
     routing: Routing = "direct"
     hosts: tuple[Host, ...] = ()
+    levels: tuple[Level, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Cluster({', '.join(self.names)}; {len(self.links)} link{'s' if len(self.links) != 1 else ''})"
+        joined = "".join(f", {level.name}s of {level.size}" for level in self.levels)
+        return f"Cluster({self.shown}; {len(self.links)} link{'s' if len(self.links) != 1 else ''}{joined})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", tuple(self.devices))
@@ -213,6 +219,8 @@ class Cluster:
         if self.routing == "host" and not any(device.is_host for device in self.devices) and self.links:
             raise BadCluster('routing "host" joins accelerators with CPUs, but no device is of kind "cpu"')
         object.__setattr__(self, "hosts", tuple(self.hosts))
+        object.__setattr__(self, "levels", tuple(self.levels))
+        check_levels(self.levels, len(self.devices))
         if self.hosts:
             _check_hosts(self.hosts, self.names)
 
@@ -227,6 +235,13 @@ class Cluster:
         """Device names in order."""
         return tuple(device.name for device in self.devices)
 
+    @property
+    def shown(self) -> str:
+        """Device names for a line of text; of many the first ones."""
+        names = self.names
+        rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > SOLVER_DEVICES else ""
+        return ", ".join(names[:_MOST_NAMED] if rest else names) + rest
+
     def index(self, name: str) -> int:
         """Position of a device.
 
@@ -237,7 +252,7 @@ class Cluster:
             if device.name == name:
                 return d
         raise BadCluster(
-            f"no device {name!r}{did_you_mean(name, self.names)}; there are {', '.join(self.names)}"
+            f"no device {name!r}{did_you_mean(name, self.names)}; there are {self.shown}"
         )
 
     def host_of(self, name: str) -> Host | None:
@@ -250,12 +265,39 @@ class Cluster:
         for name in names:
             self.index(name)
         left = [(host, tuple(name for name in host.devices if name not in names)) for host in self.hosts]
+        if self.levels:
+            return self.part([d for d, name in enumerate(self.names) if name not in names])
         return replace(
             self,
             hosts=tuple(replace(host, devices=devices) for host, devices in left if devices),
             devices=tuple(device for device in self.devices if device.name not in names),
             links=tuple(link for link in self.links if link.source not in names and link.target not in names),
         )
+
+    def part(self, devices: Sequence[int]) -> Cluster:
+        """Some of the devices, in the given order, with the links that they have here; levels become links."""
+        kept = [self.devices[d] for d in devices]
+        names = {device.name for device in kept}
+        hosts = [(host, tuple(name for name in host.devices if name in names)) for host in self.hosts]
+        links = tuple(link for link in self.links if link.source in names and link.target in names)
+        if self.levels:
+            given = {(link.source, link.target) for link in links}
+            links += tuple(link for link in self._level_links(devices) if (link.source, link.target) not in given)
+        return replace(
+            self,
+            devices=tuple(kept),
+            links=links,
+            hosts=tuple(replace(host, devices=left) for host, left in hosts if left),
+            levels=(),
+        )
+
+    def _level_links(self, devices: Sequence[int]) -> Iterator[Link]:
+        for s in devices:
+            for d in devices:
+                if s != d:
+                    level = next(level for level in self.levels if s // level.size == d // level.size)
+                    figures = level.bytes_per_second, level.latency_seconds, level.gap_seconds
+                    yield Link(self.devices[s].name, self.devices[d].name, *figures)
 
     def with_devices(self, devices: Iterable[Device], links: Iterable[Link] = ()) -> Cluster:
         """The same cluster plus devices and links."""
@@ -275,6 +317,7 @@ class Cluster:
             "contention": self.contention,
             "routing": self.routing,
             **({"hosts": [host.as_dict() for host in self.hosts]} if self.hosts else {}),
+            **({"levels": [level.as_dict() for level in self.levels]} if self.levels else {}),
         }
 
     @staticmethod
@@ -292,7 +335,9 @@ class Cluster:
         ]
         links = [Link(**{**link, "bytes_per_second": _rate(link)}) for link in data["links"]]
         hosts = [Host(**{**host, "devices": tuple(host["devices"])}) for host in data.get("hosts", ())]
-        return Cluster(tuple(devices), tuple(links), data["contention"], data["routing"], tuple(hosts))
+        levels = [Level(**{**level, "bytes_per_second": _rate(level)}) for level in data.get("levels", ())]
+        contention, routing = data["contention"], data["routing"]
+        return Cluster(tuple(devices), tuple(links), contention, routing, tuple(hosts), tuple(levels))
 
     @property
     def fingerprint(self) -> str:
@@ -338,16 +383,17 @@ def _check_hosts(hosts: Sequence[Host], devices: Sequence[str]) -> None:
     """BadCluster unless every device is on one host."""
     on: dict[str, str] = {}
     names: set[str] = set()
+    known = set(devices)
     for host in hosts:
         if host.name in names:
             raise BadCluster(f"two hosts are called {host.name!r}; host names must differ")
-        if host.name in devices:
+        if host.name in known:
             raise BadCluster(f"{host.name!r} is a host and a device; give one of them another name")
         names.add(host.name)
         for name in host.devices:
-            if name not in devices:
-                known = did_you_mean(name, devices) or f"; there are {', '.join(devices[:8])}"
-                raise BadCluster(f"host {host.name}: no device {name!r}{known}")
+            if name not in known:
+                hint = did_you_mean(name, devices) or f"; there are {', '.join(devices[:8])}"
+                raise BadCluster(f"host {host.name}: no device {name!r}{hint}")
             if name in on:
                 raise BadCluster(f"device {name!r} is on host {on[name]} and on host {host.name}; keep one")
             on[name] = host.name

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from stead.cluster.catalogue import DTYPES, KINDS, CatalogueEntry, device_from, lookup
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.cluster.devices import (
     MAX_DEVICES,
     PRECISION,
@@ -22,6 +23,7 @@ from stead.cluster.devices import (
     Routing,
 )
 from stead.cluster.hosts import default_host_links
+from stead.cluster.levels import Level
 from stead.cluster.links import default_links
 from stead.cluster.quantities import parse_bytes, parse_flops, parse_rate, parse_seconds, show
 from stead.cluster.reserve import Reserve
@@ -32,11 +34,12 @@ SCHEMA = 1
 
 _LONGEST_NAME = 200
 _SYNONYMS = {"matmul": "compute", "mem": "memory"}
-_TOP_KEYS = ("schema", "contention", "routing", "host", "device", "link")
+_TOP_KEYS = ("schema", "contention", "routing", "host", "device", "link", "level")
+_LEVEL_KEYS = ("name", "size", "bandwidth", "latency", "gap")
 _HOST_KEYS = ("name", "address", "devices")
 _DEVICE_KEYS = (
     "name", "model", "kind", "memory", "reserve", "bandwidth", "flops", "efficiency", "launch_overhead",
-    "unsupported_ops", "alias", "precision",
+    "unsupported_ops", "alias", "precision", "count",
 )  # fmt: skip
 _DIRECT: Routing = "direct"
 _LINK_KEYS = ("between", "from", "to", "bandwidth", "latency", "gap", "duplex", "via")
@@ -90,12 +93,34 @@ def cluster_from_data(
     contention = _contention(top, rules)
     try:
         Cluster(devices, hosts=hosts)  # what is wrong with hosts is said before links are made of them
-        links, lines = _links(rules, devices, hosts), tuple[str, ...]()
-        if "link" not in top:
+        levels = tuple(
+            _level(entry, f"{where}: level {i}") for i, entry in enumerate(top.get("level", _tables, []), 1)
+        )
+        links, lines = _links(rules, devices, hosts) if rules else (), tuple[str, ...]()
+        if "link" not in top and not levels:
+            if len(devices) > SOLVER_DEVICES:
+                raise BadCluster(f"{len(devices)} devices need [[level]] or [[link]] tables that join them")
             links, lines = _usual_links(devices, routing, hosts)
-        return Cluster(devices, links, contention, routing, hosts), lines
+        return Cluster(devices, links, contention, routing, hosts, levels), lines
     except BadCluster as error:
         raise BadCluster(f"{where}: {error}") if not str(error).startswith(where) else error from None
+
+
+def _level(entry: object, place: str) -> Level:
+    table = _Table(entry, place, _LEVEL_KEYS)
+    for key in ("name", "size", "bandwidth"):
+        if key not in table:
+            raise BadCluster(f'{place}: {key}: missing; write name = "rack", size = 64 and bandwidth = "12GB/s"')
+    try:
+        return Level(
+            table.get("name", _word, ""),
+            table.values["size"],
+            table.get("bandwidth", _rate_or_unlimited, math.inf),
+            table.get("latency", parse_seconds, 0.0),
+            table.get("gap", parse_seconds, 0.0),
+        )
+    except BadCluster as error:
+        raise BadCluster(f"{place}: {error}") if not str(error).startswith(place) else error from None
 
 
 def _usual_links(
@@ -130,7 +155,11 @@ def _devices(top: _Table, where: str, reserve: Reserve) -> tuple[Device, ...]:
         raise BadCluster(f"{where}: no device; add a [[device]] table with a name")
     if len(given) > MAX_DEVICES:
         raise BadCluster(f"{where}: {len(given)} devices; a cluster has at most {MAX_DEVICES}")
-    devices = tuple(_device(entry, i, where, reserve) for i, entry in enumerate(given, 1))
+    devices = tuple(
+        device for i, entry in enumerate(given, 1) for device in _equal_devices(entry, i, where, reserve)
+    )
+    if len(devices) > MAX_DEVICES:
+        raise BadCluster(f"{where}: {len(devices)} devices; a cluster has at most {MAX_DEVICES}")
     first: dict[str, int] = {}
     for i, device in enumerate(devices, 1):
         if device.name in first:
@@ -139,6 +168,19 @@ def _devices(top: _Table, where: str, reserve: Reserve) -> tuple[Device, ...]:
             )
         first[device.name] = i
     return devices
+
+
+def _equal_devices(entry: object, number: int, where: str, reserve: Reserve) -> list[Device]:
+    """The devices of one table: with `count`, so many that are called name:0, name:1 and so on."""
+    device = _device(entry, number, where, reserve)
+    count = entry.get("count") if isinstance(entry, dict) else None
+    if count is None:
+        return [device]
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_DEVICES:
+        raise BadCluster(
+            f"{where}: device {number}: count: must be a whole number of 1 to {MAX_DEVICES}, got {show(count)}"
+        )
+    return [replace(device, name=f"{device.name}:{i}") for i in range(count)]
 
 
 def _device(entry: object, number: int, where: str, reserve: Reserve) -> Device:

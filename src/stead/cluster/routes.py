@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.levels import fill_links
+
 if TYPE_CHECKING:
     from stead.cluster.devices import Cluster
 
@@ -36,6 +38,7 @@ def routes_of(cluster: Cluster) -> Routes:
     latency = np.full((count, count), np.inf)
     rate = np.full((count, count), np.inf)
     gap = np.zeros((count, count))
+    fill_links(cluster.levels, latency, rate, gap)
     position = {device.name: d for d, device in enumerate(cluster.devices)}
     for link in cluster.links:
         pair = position[link.source], position[link.target]
@@ -99,6 +102,8 @@ def _through_host(
 def _collapse_routes(latency: Table, rate: Table, gap: Table, queue: NDArray[np.int64]) -> None:
     """Fill pairs without a link of their own by the route of least latency (Floyd-Warshall, in place)."""
     given = np.isfinite(latency)
+    if given.all():
+        return
     for middle in range(len(latency)):
         through = latency[:, middle, None] + latency[None, middle, :]
         better = ~given & (through < latency)
@@ -112,7 +117,8 @@ def _collapse_routes(latency: Table, rate: Table, gap: Table, queue: NDArray[np.
 
 def _between_hosts(cluster: Cluster, queue: NDArray[np.int64]) -> NDArray[np.int64]:
     """Queues where two hosts have one link: what goes over it waits in the queue of their first devices."""
-    first = [min(cluster.index(name) for name in host.devices) for host in cluster.hosts]
+    position = {name: d for d, name in enumerate(cluster.names)}
+    first = [min(position[name] for name in host.devices) for host in cluster.hosts]
     on = {name: h for h, host in enumerate(cluster.hosts) for name in host.devices}
     host = np.array([on[name] for name in cluster.names])
     at = np.array(first)[host]  # [device]: the first device of its host

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stead.cluster.classes import DeviceIndices, device_type
+from stead.cluster.devices import MAX_DEVICES
 from stead.coarsen.coarse_problem import coarse_problem
 from stead.errors import BadGraph, BadInput
 from stead.graph import UPDATE, Graph
@@ -78,7 +80,7 @@ class Grouping:
         """The operators of one group."""
         return np.flatnonzero(self.group == g)
 
-    def lift(self, devices: ArrayLike) -> NDArray[np.uint8]:  # [operator] or [row, operator]
+    def lift(self, devices: ArrayLike) -> DeviceIndices:  # [operator] or [row, operator]
         """Devices of operators from devices of groups; rows of several placements are lifted row by row."""
         given = np.asarray(devices)
         if not given.size:
@@ -87,16 +89,16 @@ class Grouping:
             raise BadInput(
                 f"{self.count} devices are needed, one per group; got {given.dtype} of shape {given.shape}"
             )
-        if given.size and not (given.min() >= 0 and given.max() < 256):
-            raise BadInput(f"device indices must lie in 0..255, got {given.min()}..{given.max()}")
-        return given[..., self.group].astype(np.uint8)
+        if given.size and not (given.min() >= 0 and given.max() < MAX_DEVICES):
+            raise BadInput(f"device indices must lie in 0..{MAX_DEVICES - 1}, got {given.min()}..{given.max()}")
+        return given[..., self.group].astype(device_type(int(given.max(initial=0)) + 1))
 
-    def lower(self, devices: ArrayLike) -> NDArray[np.uint8]:  # [group]
+    def lower(self, devices: ArrayLike) -> DeviceIndices:  # [group]
         """Devices of groups from devices of operators: that of the first operator of each group."""
         given = np.asarray(devices)
         if given.shape != self.group.shape:
             raise BadInput(f"{len(self.group)} devices are needed, one per operator; got shape {given.shape}")
-        first = np.empty(self.count, dtype=np.uint8)
+        first = np.empty(self.count, dtype=device_type(int(given.max(initial=0)) + 1))
         first[self.group[::-1]] = given[::-1]
         return first
 

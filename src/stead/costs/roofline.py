@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device
+from stead.cluster.classes import equal_devices
 from stead.cluster.precision import Precision, precision_of
 from stead.costs.costs import Costs, Source
 from stead.errors import BadCluster
@@ -27,24 +28,26 @@ class Roofline:
 
     def costs(self, graph: Graph, cluster: Cluster) -> Costs:
         """Price every operator on every device."""
-        seconds = np.stack([self._column(graph, device) for device in cluster], axis=1)
+        columns, firsts = equal_devices(cluster)
+        seconds = np.stack([self._column(graph, cluster.devices[d]) for d in firsts], axis=1)
         reasons = {
             (kind, device.name): f"{device.name} does not support {kind}"
             for device in cluster
             for kind in device.unsupported_kinds
         }
+        dtypes = sorted(set(graph.dtypes))
         for device in cluster:
-            for dtype, precision in _precisions(graph, device).items():
+            for dtype, precision in _precisions(dtypes, device).items():
                 if not precision.supported:
                     kinds = {kind for kind, own in zip(graph.kinds, graph.dtypes, strict=True) if own == dtype}
                     for kind in kinds:
                         reasons.setdefault((kind, device.name), f"{device.name} does not support {dtype}")
         sources = np.full(seconds.shape, Source.ANALYTIC, dtype=np.uint8)
-        return Costs(graph, cluster, seconds, sources=sources, reasons=reasons)
+        return Costs(graph, cluster, seconds, sources=sources, reasons=reasons, columns=columns)
 
     def _column(self, graph: Graph, device: Device) -> NDArray[np.float64]:
         """Seconds of every operator on one device."""
-        precisions = _precisions(graph, device)
+        precisions = _precisions(sorted(set(graph.dtypes)), device)
         rates = self._rates(graph, device, precisions)
         shares = _by_operator(graph, {dtype: one.moved_share for dtype, one in precisions.items()})
         bandwidth = device.bytes_per_second * device.efficiency.get("memory", 1.0)
@@ -94,14 +97,14 @@ def precision_notes(graph: Graph, cluster: Cluster) -> tuple[str, ...]:
     used = {dtype for dtype, busy in zip(graph.dtypes, works, strict=True) if busy}
     names: dict[tuple[str, str], list[str]] = {}  # (dtype, what becomes of it): devices
     for device in cluster:
-        for dtype, precision in _precisions(graph, device).items():
-            if precision.told and dtype in used:
+        for dtype, precision in _precisions(sorted(used), device).items():
+            if precision.told:
                 names.setdefault((dtype, precision.told), []).append(device.name)
     return tuple(f"{dtype} on {_some(on)} is {told}" for (dtype, told), on in sorted(names.items()))
 
 
-def _precisions(graph: Graph, device: Device) -> dict[str, Precision]:
-    return {dtype: precision_of(device, dtype) for dtype in sorted(set(graph.dtypes))}
+def _precisions(dtypes: Sequence[str], device: Device) -> dict[str, Precision]:
+    return {dtype: precision_of(device, dtype) for dtype in dtypes}
 
 
 def _by_operator(graph: Graph, by_dtype: Mapping[str, float]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stead.plan.checked_fields import at, fields_of, or_none, same, seconds_of
 from stead.plan.fields import Baseline, count_of, solver_of
 from stead.plan.question import groups_of, order_from
-from stead.plan.rows import SECONDS, SMALL, row_of
+from stead.plan.rows import SECONDS, devices_type, row_of
 from stead.printing.wording import quoted
 from stead.problem import Placement, Problem
 from stead.readers.common.checked_values import Wrong, list_of, name_of, text_of
@@ -26,7 +26,7 @@ def placement_from(problem: Problem, devices: object, order: object, replicas: o
         if isinstance(devices, dict):
             row = Placement.from_names(problem, _names(devices)).devices
         else:
-            row = row_of(devices, SMALL, len(problem.graph))
+            row = row_of(devices, devices_type(len(problem.cluster)), len(problem.graph))
             if row.size and row.max() >= len(problem.cluster):
                 raise Wrong(f"device {row.max()} is given, there are {len(problem.cluster)}")
     served = order_from(order, problem.graph, len(problem.cluster), f"{prefix}order") if order is not None else None

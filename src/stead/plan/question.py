@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.cluster import Cluster, Device, Host, Link
+from stead.cluster import Cluster, Device, Host, Level, Link
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.costs import Costs, Source
 from stead.errors import BadInput
 from stead.graph import Graph
@@ -103,9 +104,9 @@ def groups_of(value: object) -> tuple[tuple[str, ...], ...]:
 
 def _cluster(data: Mapping[str, Any]) -> Cluster:
     place = "problem.cluster"
-    kinds: dict[str, Any] = {"devices": Device, "links": Link, "hosts": Host}
+    kinds: dict[str, Any] = {"devices": Device, "links": Link, "hosts": Host, "levels": Level}
     texts = {"contention": text_of, "routing": text_of}
-    given = fields_of(data, {**dict.fromkeys(kinds, list_of), **texts}, place, {"hosts"})
+    given = fields_of(data, {**dict.fromkeys(kinds, list_of), **texts}, place, {"hosts", "levels"})
     for key, kind in kinds.items():
         checks = {one.name: _of_type(str(one.type), one.name) for one in fields(kind)}
         required = {one.name for one in fields(kind) if one.name in ("name", "bytes_per_second", "unsupported_kinds")}
@@ -150,11 +151,12 @@ def _name_or_number(value: object) -> str | int:
 
 def _costs(data: Mapping[str, Any], graph: Graph, cluster: Cluster) -> Costs:
     place, count = "problem.costs", len(graph)
-    names = ("seconds", "sources", "workspace_bytes", "tensor_seconds")
-    given = fields_of(data, dict.fromkeys(names, same), place)
+    names = ("seconds", "sources", "workspace_bytes", "tensor_seconds", "like")
+    given = fields_of(data, dict.fromkeys(names, same), place, {"like"})
+    own, shared = _own_columns(given.get("like"), cluster, f"{place}.like")
 
     def table(key: str, dtype: str) -> NDArray[Any]:
-        columns = by_name(given[key], cluster.names, lambda row: row_of(row, dtype, count), f"{place}.{key}")
+        columns = by_name(given[key], own, lambda row: row_of(row, dtype, count), f"{place}.{key}")
         return np.stack(list(columns.values()), axis=1)
 
     sources = table("sources", SMALL)
@@ -167,8 +169,25 @@ def _costs(data: Mapping[str, Any], graph: Graph, cluster: Cluster) -> Costs:
     workspace = None if given["workspace_bytes"] is None else table("workspace_bytes", BYTES)
     with at(place):
         return Costs(
-            graph, cluster, seconds, workspace_bytes=workspace, sources=sources, tensor_seconds=tensor_seconds
-        )
+            graph, cluster, seconds, workspace_bytes=workspace, sources=sources, tensor_seconds=tensor_seconds,
+            columns=shared,
+        )  # fmt: skip
+
+
+def _own_columns(like: object, cluster: Cluster, place: str) -> tuple[tuple[str, ...], NDArray[np.uint16] | None]:
+    """Devices that have columns of their own, and the column of every device where some take that of another."""
+    if like is None:
+        return cluster.names, None
+    with at(place):
+        others = {name_of(name): name_of(first) for name, first in object_of(like).items()}
+        own = tuple(name for name in cluster.names if name not in others)
+        number = {name: c for c, name in enumerate(own)}
+        strange = [name for name in (*others, *others.values()) if name not in cluster.names]
+        if strange or not set(others.values()) <= set(own):
+            raise Wrong("must name devices of the cluster, each like one with columns of its own")
+        if len(cluster) <= SOLVER_DEVICES:
+            raise Wrong(f"only clusters of more than {SOLVER_DEVICES} devices share columns")
+        return own, np.array([number[others.get(name, name)] for name in cluster.names], dtype=np.uint16)
 
 
 def _objective(data: Mapping[str, Any], graph: Graph) -> Objective:

@@ -18,13 +18,19 @@ from numpy.typing import NDArray
 from stead.printing.wording import shown
 from stead.readers.common.checked_values import MAX_DOUBLE, Wrong, list_of
 
-SECONDS, BYTES, INDICES, SMALL = "<f8", "<i8", "<i4", "|u1"
+SECONDS, BYTES, INDICES, SMALL, WIDE = "<f8", "<i8", "<i4", "|u1", "<u2"
 _WORDS = {
     SECONDS: "a number or null",
     BYTES: "a whole number below 2^63",
     INDICES: "a whole number below 2^31",
     SMALL: "a whole number from 0 to 255",
+    WIDE: "a whole number from 0 to 65535",
 }
+
+
+def devices_type(count: int) -> str:
+    """How devices of a cluster of so many are packed."""
+    return SMALL if count <= 256 else WIDE
 
 
 def as_row(values: NDArray[Any], dtype: str, *, packed: bool) -> str | list[Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stead.files import AnyPath, plain, write_bytes
 from stead.plan.checksums import with_checksums
 from stead.plan.fields import FORMAT, SOLUTION, VERSION, Baseline
-from stead.plan.rows import BYTES, INDICES, SECONDS, SMALL, as_row
+from stead.plan.rows import BYTES, INDICES, SECONDS, SMALL, as_row, devices_type
 from stead.problem import Latency, Objective, Order, Priority, Problem, ProgramOrder
 from stead.readers.native.npz import graph_as_npz
 from stead.readers.native.reader import graph_as_dict
@@ -61,7 +61,9 @@ def plan_document(
         "objective_seconds": solution.objective_seconds,
         "bound_seconds": solution.bound_seconds,
         "gap": solution.gap,
-        "placement": as_row(placement.devices, SMALL, packed=True) if packed else placement.by_name(),
+        "placement": as_row(placement.devices, devices_type(len(cluster)), packed=True)
+        if packed
+        else placement.by_name(),
         "order": order_document(placement.order, packed),
         "replicas": [[cluster.names[d] for d in group] for group in placement.replicas],
         "trail": [
@@ -137,7 +139,8 @@ def _baseline(one: Baseline, packed: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": one.name, "objective_seconds": one.objective_seconds, "reason": one.reason}
     if one.placement is None:
         return {**entry, "devices": None}
-    entry["devices"] = as_row(one.placement.devices, SMALL, packed=packed)
+    kept = devices_type(len(one.placement.problem.cluster))
+    entry["devices"] = as_row(one.placement.devices, kept, packed=packed)
     if one.placement.order is not None:
         entry["order"] = order_document(one.placement.order, packed)
     if one.placement.replicas:
@@ -153,17 +156,20 @@ def _graph(problem: Problem, packed: bool) -> dict[str, Any]:
 
 
 def _costs(problem: Problem, packed: bool) -> dict[str, Any]:
-    costs = problem.costs
+    costs, names = problem.costs, problem.cluster.names
+    first = {c: names[d] for d, c in reversed(list(enumerate(costs.columns.tolist())))}  # device of each column
+    like = {name: first[c] for name, c in zip(names, costs.columns.tolist(), strict=True) if first[c] != name}
 
     def columns(table: NDArray[Any], dtype: str) -> dict[str, Any]:
-        return {
-            name: as_row(table[:, d], dtype, packed=packed) for d, name in enumerate(problem.cluster.names)
-        }
+        return {first[c]: as_row(table[:, c], dtype, packed=packed) for c in range(table.shape[1])}
 
     return {
-        "seconds": columns(costs.seconds, SECONDS),
-        "sources": columns(costs.sources, SMALL),
-        "workspace_bytes": columns(costs.workspace_bytes, BYTES) if costs.workspace_bytes.any() else None,
+        "seconds": columns(costs.column_seconds, SECONDS),
+        "sources": columns(costs.column_sources, SMALL),
+        "workspace_bytes": columns(costs.column_workspace_bytes, BYTES)
+        if costs.column_workspace_bytes.any()
+        else None,
+        **({"like": like} if like else {}),
         "tensor_seconds": None
         if costs.tensor_seconds is None
         else as_row(costs.tensor_seconds, SECONDS, packed=packed),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from stead.cluster.classes import DeviceIndices, device_type
 from stead.errors import BadInput
 from stead.problem.objectives import Latency, Order, Priority, Throughput
 from stead.problem.problem import Problem, alike
@@ -31,7 +32,7 @@ class Placement:
         replicas: Sequence[Sequence[int]] = (),
     ) -> None:
         given = np.asarray(devices)
-        operators, count = problem.costs.seconds.shape
+        operators, count = len(problem.graph), len(problem.cluster)
         if not given.size:
             given = given.astype(np.uint8)
         if given.dtype.kind not in "iu" or given.shape != (operators,):
@@ -41,7 +42,7 @@ class Placement:
         if given.size and not (given.min() >= 0 and given.max() < count):
             raise BadInput(f"device indices must lie in 0..{count - 1}, got {given.min()}..{given.max()}")
         self.problem = problem
-        self.devices: NDArray[np.uint8] = given.astype(np.uint8)  # [operator]
+        self.devices: DeviceIndices = given.astype(device_type(count))  # [operator]
         self.devices.setflags(write=False)
         self.order = order
         if order is not None:
@@ -100,8 +101,8 @@ class Placement:
         problem = self.problem
         if problem.unit_count == len(problem.graph):
             return []
-        lowest = np.full(problem.unit_count, 255, dtype=np.uint8)
-        highest = np.zeros(problem.unit_count, dtype=np.uint8)
+        lowest = np.full(problem.unit_count, len(problem.cluster), dtype=np.int64)
+        highest = np.zeros(problem.unit_count, dtype=np.int64)
         np.minimum.at(lowest, problem.units, self.devices)
         np.maximum.at(highest, problem.units, self.devices)
         torn = np.flatnonzero(lowest != highest)
@@ -138,7 +139,7 @@ def _order_key(order: Order | None) -> tuple[object, ...]:
 
 
 def _check_replicas(
-    problem: Problem, devices: NDArray[np.uint8], replicas: tuple[tuple[int, ...], ...]
+    problem: Problem, devices: DeviceIndices, replicas: tuple[tuple[int, ...], ...]
 ) -> None:
     """Groups share stages of a full pipeline; only the first of each has operators, and all can do the same."""
     objective = problem.objective

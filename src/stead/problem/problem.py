@@ -36,9 +36,10 @@ class Problem:
         objective: Objective | None = None,
         constraints: Constraints | None = None,
     ) -> None:
-        if costs.seconds.shape != (len(graph), len(cluster)):
+        priced = (len(costs.column_seconds), len(costs.columns))
+        if priced != (len(graph), len(cluster)):
             raise BadInput(
-                f"costs are for {costs.seconds.shape[0]} operators on {costs.seconds.shape[1]} devices, "
+                f"costs are for {priced[0]} operators on {priced[1]} devices, "
                 f"the problem has {len(graph)} on {len(cluster)}"
             )
         self.graph = graph
@@ -48,8 +49,11 @@ class Problem:
         self.constraints = constraints or Constraints()
         self.units = self.constraints.units(graph)  # [operator]; operators of one unit share a device
         self.units.setflags(write=False)
-        self.allowed = self._allowed()  # [operator, device]
-        self.allowed.setflags(write=False)
+        # Devices that are equal to the problem share a column of its tables, where those of the costs do.
+        picky = self.constraints.pin or self.constraints.forbid
+        self.columns = np.arange(len(cluster), dtype=np.uint16) if picky else costs.columns  # [device]
+        self.column_allowed = self._allowed()  # [operator, column]
+        self.column_allowed.setflags(write=False)
         hosts = [device.is_host for device in cluster]
         if isinstance(self.objective, Latency) and self.objective.execution == "offload" and not any(hosts):
             raise BadInput(
@@ -66,10 +70,11 @@ class Problem:
 
     def _allowed(self) -> NDArray[np.bool_]:
         """Devices that can run each operator, may run it, and can and may run all of its unit."""
-        allowed: NDArray[np.bool_] = np.isfinite(self.costs.seconds)
-        allowed = allowed & self.constraints.allowed(self.graph, self.cluster)
+        allowed: NDArray[np.bool_] = np.isfinite(self.column_seconds)
+        if self.constraints.pin or self.constraints.forbid:
+            allowed = allowed & self.constraints.allowed(self.graph, self.cluster)
         if self.unit_count < len(self.graph):
-            by_unit = np.ones((self.unit_count, len(self.cluster)), dtype=bool)
+            by_unit = np.ones((self.unit_count, allowed.shape[1]), dtype=bool)
             np.logical_and.at(by_unit, self.units, allowed)
             allowed = by_unit[self.units]
         stranded = np.flatnonzero(~allowed.any(axis=1))
@@ -81,9 +86,35 @@ class Problem:
             )
         return allowed
 
+    @property
+    def column_seconds(self) -> NDArray[np.float64]:  # [operator, column]
+        """Seconds of every operator on devices of every column; inf where it cannot run."""
+        costs = self.costs
+        return costs.column_seconds if self.columns is costs.columns else costs.seconds
+
+    @property
+    def column_workspace_bytes(self) -> NDArray[np.int64]:  # [operator, column]
+        """Scratch bytes of every operator on devices of every column."""
+        costs = self.costs
+        return costs.column_workspace_bytes if self.columns is costs.columns else costs.workspace_bytes
+
+    @property
+    def column_sources(self) -> NDArray[np.uint8]:  # [operator, column]
+        """Where the numbers of every column come from."""
+        return self.costs.column_sources if self.columns is self.costs.columns else self.costs.sources
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:  # [operator, device]
+        """Devices that may run every operator."""
+        if self.column_allowed.shape[1] == len(self.cluster):
+            return self.column_allowed
+        allowed: NDArray[np.bool_] = np.take(self.column_allowed, self.columns, axis=1)
+        allowed.setflags(write=False)
+        return allowed
+
     def __repr__(self) -> str:
         return (
-            f"Problem({self.graph.name!r}: {len(self.graph)} operators on {', '.join(self.cluster.names)}; "
+            f"Problem({self.graph.name!r}: {len(self.graph)} operators on {self.cluster.shown}; "
             f"{self.objective.describe()})"
         )
 
@@ -100,7 +131,7 @@ class Problem:
     @cached_property
     def unit_allowed(self) -> NDArray[np.bool_]:  # [unit, device]
         """Devices that may run every unit."""
-        allowed: NDArray[np.bool_] = self.allowed[self.unit_firsts]
+        allowed: NDArray[np.bool_] = self.column_allowed[self.unit_firsts][:, self.columns]
         return allowed
 
     @cached_property
@@ -129,8 +160,9 @@ class Problem:
         tensor_seconds = self.costs.tensor_seconds
         try:
             return _native.Problem(
-                seconds=np.where(self.allowed, self.costs.seconds, np.inf),
-                workspace_bytes=self.costs.workspace_bytes,
+                seconds=np.where(self.column_allowed, self.column_seconds, np.inf),
+                workspace_bytes=self.column_workspace_bytes,
+                column=None if self.column_allowed.shape[1] == len(self.cluster) else self.columns,
                 tensor_first=graph.tensor_first,
                 tensor_bytes=graph.tensor_bytes,
                 tensor_kept=graph.tensor_kept,
@@ -190,14 +222,19 @@ class Problem:
         )
 
 
+def _same_columns(problem: Problem, a: int, b: int) -> bool:
+    one, other = int(problem.columns[a]), int(problem.columns[b])
+    tables = (problem.column_seconds, problem.column_allowed)
+    return one == other or all(np.array_equal(table[:, one], table[:, other]) for table in tables)
+
+
 def alike(problem: Problem, a: int, b: int) -> bool:
     """Whether two devices take the same time for everything, hold as much, and are linked alike."""
-    costs, routes = problem.costs, problem.routes
+    routes = problem.routes
     tables = (routes.latency_seconds, routes.bytes_per_second)
     others = [d for d in range(len(problem.cluster)) if d not in (a, b)]
     return (
-        np.array_equal(costs.seconds[:, a], costs.seconds[:, b])
-        and np.array_equal(problem.allowed[:, a], problem.allowed[:, b])
+        _same_columns(problem, a, b)
         and problem.cluster.devices[a].usable_bytes == problem.cluster.devices[b].usable_bytes
         and problem.cluster.devices[a].is_host == problem.cluster.devices[b].is_host
         and all(np.array_equal(table[a, others], table[b, others]) for table in tables)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stead.cluster import Cluster
+from stead.cluster.classes import device_type
 from stead.costs import Costs
 from stead.graph import BUFFER, PHASES, Graph
 from stead.report.facts import transfer_count
@@ -60,7 +61,7 @@ def checkup(graph: Graph, cluster: Cluster | None = None, costs: Costs | None = 
     if cluster is not None and costs is not None:
         supports = tuple(_support(graph, cluster, costs, d) for d in range(len(cluster)))
         first = np.isfinite(costs.seconds).argmax(axis=1)
-        changes = transfer_count(graph, first.astype(np.uint8), len(cluster))
+        changes = transfer_count(graph, first.astype(device_type(len(cluster))), len(cluster))
     return Checkup(
         name=graph.name,
         operators=len(graph),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
 from stead.costs import Source
 from stead.errors import BadInput
 from stead.graph import PHASES, Graph
@@ -269,7 +270,7 @@ def resident_weights(
     return tuple(held.tolist())
 
 
-def transfer_count(graph: Graph, devices: NDArray[np.uint8], count: int) -> int:
+def transfer_count(graph: Graph, devices: DeviceIndices, count: int) -> int:
     """Tensors sent between `count` devices, one per receiving device."""
     tensor = graph.tensor_of_read
     target = devices[graph.readers].astype(np.int64)
@@ -384,7 +385,7 @@ def operator_columns(plan: Plan) -> dict[str, list[Any]]:
         "device": [problem.cluster.names[d] for d in devices.tolist()],
         "start_seconds": unknown if timeline is None else (timeline.start_ticks / TICKS_PER_SECOND).tolist(),
         "finish_seconds": unknown if timeline is None else (timeline.finish_ticks / TICKS_PER_SECOND).tolist(),
-        "seconds": problem.costs.seconds[np.arange(len(graph)), devices].tolist(),
+        "seconds": problem.costs.seconds_on(devices).tolist(),
         "weight_bytes": (graph.parameter_bytes - caches).tolist(),
         "kv_bytes": caches.tolist(),
     }

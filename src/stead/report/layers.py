@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
 from stead.graph import FORWARD, PHASES, REFRESH, Graph
 from stead.graph.paths import (
     block_paths,
@@ -115,7 +116,7 @@ class _Key:
 class _Map:
     """The rows of one placement, put together operator by operator."""
 
-    def __init__(self, problem: Problem, devices: NDArray[np.uint8]) -> None:
+    def __init__(self, problem: Problem, devices: DeviceIndices) -> None:
         self.problem, self.graph = problem, problem.graph
         self.devices: list[int] = devices.tolist()
         self.paths = module_paths(problem.graph)
@@ -146,7 +147,7 @@ class _Map:
             if block >= 0:
                 numbers[key].add(block)
         seconds = np.bincount(
-            row, weights=self.problem.costs.seconds[np.arange(len(row)), self.devices], minlength=len(order)
+            row, weights=self.problem.costs.seconds_on(self.devices), minlength=len(order)
         )
         weights, caches = self._held(row, len(order))
         counts = np.bincount(row, minlength=len(order))

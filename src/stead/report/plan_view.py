@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
 from stead.cluster.devices import UNLIMITED_BYTES
 from stead.graph import Graph
 from stead.printing.printable import printable, printable_lines
@@ -278,7 +279,7 @@ class Edges:
         made = Edges(graph, np.stack([pairs // count, pairs % count], axis=1), np.zeros(len(pairs)), reads, edge)
         return replace(made, carried=made._bytes(np.arange(len(reads))))
 
-    def crossing(self, devices: NDArray[np.uint8]) -> NDArray[np.float64]:  # [edge]
+    def crossing(self, devices: DeviceIndices) -> NDArray[np.float64]:  # [edge]
         """Bytes that pass to another device."""
         producer = self.graph.tensor_producer[self.graph.tensor_of_read[self.reads]]
         return self._bytes(np.flatnonzero(devices[producer] != devices[self.graph.readers[self.reads]]))

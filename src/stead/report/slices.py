@@ -93,7 +93,7 @@ def run_of(plan: Plan) -> Run:
 def _turns(plan: Plan) -> Run:
     """Every device's own operators in a row."""
     devices = plan.placement.devices.astype(np.int64)
-    seconds = plan.problem.costs.seconds[np.arange(len(devices)), devices]
+    seconds = plan.problem.costs.seconds_on(devices)
     ticks = to_ticks(np.where(np.isfinite(seconds), seconds, 0.0))
     finish = np.zeros_like(ticks)
     for d in range(len(plan.problem.cluster)):

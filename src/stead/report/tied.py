@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
 from stead.graph import FORWARD, PHASES, Graph
 from stead.problem import Placement
 from stead.problem.ticks import TICKS_PER_SECOND
@@ -62,7 +63,7 @@ def tied_facts(placement: Placement, trace: Trace) -> tuple[TiedFacts, ...]:
     return tuple(sorted(found.values(), key=lambda one: (-one.size_bytes, one.name)))
 
 
-def _spread(graph: Graph, devices: NDArray[np.uint8]) -> NDArray[np.bool_]:  # [weight]
+def _spread(graph: Graph, devices: DeviceIndices) -> NDArray[np.bool_]:  # [weight]
     """Weights with forward users on several devices."""
     forward = graph.phases[graph.weight_users] == FORWARD
     weight = graph.weight_of_use[forward]
@@ -74,7 +75,7 @@ def _spread(graph: Graph, devices: NDArray[np.uint8]) -> NDArray[np.bool_]:  # [
     return highest > lowest
 
 
-def _exchanged(graph: Graph, devices: NDArray[np.uint8], users: NDArray[np.int32]) -> NDArray[np.int64]:
+def _exchanged(graph: Graph, devices: DeviceIndices, users: NDArray[np.int32]) -> NDArray[np.int64]:
     """What users of a weight send each other in the update, once for each device that gets it."""
     own = np.zeros(len(graph), dtype=bool)
     own[users] = True

@@ -12,18 +12,20 @@ it above one. core/bounds/windows.h and heads_and_tails.h have the proofs of wha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native, clock
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import Infeasible
 from stead.graph import UPDATE
 from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 from stead.sim.call_chain_bound import call_chain_ticks, call_runs_ticks
+from stead.sim.class_bounds import class_sizes, device_classes, memory_of_classes, quotient
 from stead.sim.counting_bound import counting_bound
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
@@ -81,6 +83,8 @@ def _offloads(problem: Problem) -> bool:
 def _found(problem: Problem, looks: int, end: float, *, thorough: bool) -> tuple[Bound, ...]:
     if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, PlacetoDispatch):
         return ()
+    if len(problem.cluster) > SOLVER_DEVICES:
+        return bounds_by_classes(problem, end)
     table = _Table.of(problem)
     table.check_memory(problem)
     found = [_path(problem)]
@@ -94,6 +98,26 @@ def _found(problem: Problem, looks: int, end: float, *, thorough: bool) -> tuple
         found.append(_call_chain(problem))
     if thorough or 4 * looks >= RUNS_SECONDS * len(problem.graph) * LOOKS_PER_SECOND:
         found.append(_call_runs(problem, table, MANY_IN_RUNS if thorough else FEW_IN_RUNS, end))
+    return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
+
+
+def bounds_by_classes(problem: Problem, end: float = math.inf) -> tuple[Bound, ...]:
+    """Bounds that hold on clusters of any size, from one device for each class of equal ones (class_bounds.py)."""
+    classes = device_classes(problem)
+    small = quotient(problem, classes)
+    table = _Table.of(problem, small)
+    table = replace(table, capacity_bytes=memory_of_classes(problem, classes))
+    table.check_memory(small)
+    sizes = class_sizes(classes)
+    spread = replace(table, unit_ticks=np.where(table.unit_ticks < 0, -1, table.unit_ticks // sizes))
+    objective = problem.objective
+    found = [_largest(problem, table)]
+    timed_by_hops = problem.costs.tensor_seconds is not None and problem.cluster.routing == "host"
+    if len(small.cluster) <= SOLVER_DEVICES and not timed_by_hops:  # hops of a way may be none, those of a link are one
+        found.append(_path(small))
+    if not (isinstance(objective, Latency) and objective.execution == "offload" and objective.pieces == "published"):
+        in_turn = isinstance(objective, Latency) and objective.execution == "sequential"
+        found.append(_work(small, table if in_turn else spread, end))
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
 
@@ -121,23 +145,25 @@ class _Table:
     microbatches: int  # per step
 
     @staticmethod
-    def of(problem: Problem) -> _Table:
+    def of(whole: Problem, problem: Problem | None = None) -> _Table:
+        """What matters of a problem; of a smaller cluster the units are those of the `whole` one."""
+        problem = problem or whole
         graph, objective = problem.graph, problem.objective
         microbatches = (objective.microbatches if isinstance(objective, Throughput) else None) or 1
         repeat = np.full(len(graph), microbatches, dtype=np.int32)
         repeat[graph.phases == UPDATE] = 1
         seconds = np.where(problem.allowed, problem.costs.seconds, 0.0)
         ticks = to_ticks(seconds)
-        unit_ticks = np.zeros((problem.unit_count, len(problem.cluster)), dtype=np.int64)
-        np.add.at(unit_ticks, problem.units, ticks * repeat[:, None])
-        ticks[~problem.allowed] = unit_ticks[~problem.unit_allowed] = -1
+        unit_ticks = np.zeros((whole.unit_count, len(problem.cluster)), dtype=np.int64)
+        np.add.at(unit_ticks, whole.units, ticks * repeat[:, None])
+        ticks[~problem.allowed] = unit_ticks[~problem.allowed[whole.unit_firsts]] = -1
         users = np.diff(graph.weight_user_first)
         weight_bytes = np.zeros(len(graph), dtype=np.int64)
         np.add.at(
             weight_bytes, graph.weight_users, np.repeat(graph.weight_bytes // np.maximum(users, 1), users)
         )
-        unit_bytes = np.zeros(problem.unit_count, dtype=np.int64)
-        np.add.at(unit_bytes, problem.units, weight_bytes)
+        unit_bytes = np.zeros(whole.unit_count, dtype=np.int64)
+        np.add.at(unit_bytes, whole.units, weight_bytes)
         return _Table(ticks, unit_ticks, weight_bytes, unit_bytes, problem.limit_bytes, repeat, microbatches)
 
     def seconds(self, ticks: int) -> float:

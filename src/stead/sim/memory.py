@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
 from stead.graph import Graph
 from stead.graph.weights import resident
 from stead.problem import Problem
@@ -123,7 +124,7 @@ def timed_blocks(timeline: Timeline) -> Blocks:
     )
 
 
-def standing_blocks(problem: Problem, devices: NDArray[np.uint8]) -> Blocks:
+def standing_blocks(problem: Problem, devices: DeviceIndices) -> Blocks:
     """Blocks without a time line: every device runs its operators by index, over and over.
 
     A tensor that leaves stays to the end of its device's turn, one that comes is there from its beginning.
@@ -209,7 +210,7 @@ def _joined(
         (weight, host, np.zeros_like(weight), np.full_like(weight, ALWAYS), graph.weight_bytes[weight]),
         (*outputs, graph.tensor_bytes[outputs[0]]),
         (*copies, graph.tensor_bytes[copies[0]]),
-        (operators, on, *running, problem.costs.workspace_bytes[operators, on]),
+        (operators, on, *running, problem.costs.workspace_on(on)),
     )
     kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), [len(part[0]) for part in parts])
     columns = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))

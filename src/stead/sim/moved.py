@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.classes import DeviceIndices
 from stead.errors import BadInput
 from stead.problem import Order, Placement, Problem, ProgramOrder
 from stead.sim.simulator import simulate_many
@@ -49,7 +50,7 @@ def score_moves(
     return Scores(done[0].policy, *(np.concatenate([getattr(one, name) for one in done]) for name in columns))
 
 
-def order_after(placement: Placement, devices: NDArray[np.uint8]) -> Order | None:
+def order_after(placement: Placement, devices: DeviceIndices) -> Order | None:
     """The order that a placement brings, for its operators on other devices.
 
     Operators keep their order. One that also lists transfers says what crosses between the old devices: elsewhere every
@@ -68,7 +69,7 @@ def _lists_sends(order: Order | None) -> bool:
     return isinstance(order, ProgramOrder) and order.sends
 
 
-def moved_devices(problem: Problem, devices: NDArray[np.uint8], move: Move) -> NDArray[np.uint8]:
+def moved_devices(problem: Problem, devices: DeviceIndices, move: Move) -> DeviceIndices:
     """The devices of all operators after a move."""
     if not 0 <= move.device < len(problem.cluster):
         raise BadInput(f"no device {move.device}; they are 0..{len(problem.cluster) - 1}")
@@ -80,8 +81,8 @@ def moved_devices(problem: Problem, devices: NDArray[np.uint8], move: Move) -> N
     return row
 
 
-def _rows(problem: Problem, placement: Placement, moves: Sequence[Move]) -> NDArray[np.uint8]:
-    rows = np.empty((len(moves), len(problem.graph)), dtype=np.uint8)
+def _rows(problem: Problem, placement: Placement, moves: Sequence[Move]) -> DeviceIndices:
+    rows = np.empty((len(moves), len(problem.graph)), dtype=placement.devices.dtype)
     for row, move in zip(rows, moves, strict=True):
         row[:] = moved_devices(problem, placement.devices, move)
     return rows

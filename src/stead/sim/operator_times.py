@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.classes import DeviceIndices
 from stead.problem import Fifo, Latency, PlacetoDispatch, Policy, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.core_calls import bad_input, engine_arguments, placeto_graph
@@ -35,10 +36,10 @@ class StartTimes:
         self.judges = dataflow and self._published is None  # whether these runs are those that placements are scored by
         self._policy_name = policy.name
 
-    def of(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def of(self, rows: DeviceIndices) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(start, finish) [row, operator] in seconds; all 0 in a row that cannot run."""
         start, finish = np.zeros(rows.shape), np.zeros(rows.shape)
-        for n, row in enumerate(np.ascontiguousarray(rows, dtype=np.uint8)):
+        for n, row in enumerate(np.ascontiguousarray(rows)):
             if self._published is not None:
                 found = simulate_placeto(self._published, row, len(self.problem.cluster))
                 start[n] = found.start_us * 1e-6
@@ -50,7 +51,7 @@ class StartTimes:
         return start, finish
 
     def scored(
-        self, rows: NDArray[np.uint8]
+        self, rows: DeviceIndices
     ) -> tuple[Scores, NDArray[np.float64], NDArray[np.float64]]:
         """(scores, start, finish): what `simulate_many` and `of` say of placements, by one run each; where `judges`.
 
@@ -61,7 +62,7 @@ class StartTimes:
         usable = self.problem.limit_bytes
         ticks, status = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.uint8)
         peak = np.full((len(rows), len(usable)), -1, dtype=np.int64)
-        for n, row in enumerate(np.ascontiguousarray(rows, dtype=np.uint8)):
+        for n, row in enumerate(np.ascontiguousarray(rows)):
             run = self._run(row, "peak")
             status[n] = run.status
             if run.status <= Status.MEMORY:
@@ -71,6 +72,6 @@ class StartTimes:
         over = np.maximum(0, peak - usable)
         return Scores(self._policy_name, ticks, seconds, status, peak, over), start, finish
 
-    def _run(self, row: NDArray[np.uint8], memory: Memory) -> _native.Schedule:
+    def _run(self, row: DeviceIndices, memory: Memory) -> _native.Schedule:
         with bad_input():
             return _native.simulate(self.problem.native, row, memory=memory, **self._arguments)

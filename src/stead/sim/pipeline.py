@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.classes import DeviceIndices
 from stead.graph import BACKWARD, FORWARD, UPDATE
 from stead.problem import Problem
 from stead.sim.unroll import Copies, unroll
@@ -39,7 +40,7 @@ class Unrolled:
     copies: Copies
     problem: Problem  # of the unrolled graph
 
-    def lift(self, devices: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def lift(self, devices: DeviceIndices) -> DeviceIndices:
         """Devices of all copies, from one placement [operator] or many [placement, operator]."""
         return np.ascontiguousarray(devices[..., self.copies.origin])
 
@@ -48,7 +49,7 @@ class Unrolled:
         """Whether the order does not depend on the placement."""
         return self.copies.schedule == "gpipe" and self.problem.native.single_sender_channels
 
-    def order(self, devices: NDArray[np.uint8]) -> NDArray[np.int32] | Cyclic:
+    def order(self, devices: DeviceIndices) -> NDArray[np.int32] | Cyclic:
         """The order in which the step runs a placement [operator], or why there is none."""
         order = np.arange(len(self.copies.origin), dtype=np.int32)  # is the order of gpipe
         if self.copies.schedule == "1f1b":
@@ -58,7 +59,7 @@ class Unrolled:
             order = self._concatenated(blocks, devices)
         return order if self.problem.native.single_sender_channels else self._by_finish(order, devices)
 
-    def _by_finish(self, order: NDArray[np.int32], devices: NDArray[np.uint8]) -> NDArray[np.int32]:
+    def _by_finish(self, order: NDArray[np.int32], devices: DeviceIndices) -> NDArray[np.int32]:
         """The same order on every device, but channels with several senders serve in order of time.
 
         A fixed order books channels as listed: on a bus, the last transfer of one micro-batch would hold up
@@ -76,7 +77,7 @@ class Unrolled:
         cluster = replace(self.problem.cluster, contention="none")
         return Problem(self.problem.graph, cluster, self.problem.costs)
 
-    def _alternating_blocks(self, devices: NDArray[np.uint8]) -> list[tuple[int, int, int]] | Cyclic:
+    def _alternating_blocks(self, devices: DeviceIndices) -> list[tuple[int, int, int]] | Cyclic:
         """Blocks (device, phase, micro-batch) of 1F1B: the programs of all devices, merged into one."""
         feeds = {
             pair: self._device_pairs(edges, devices) for pair, edges in self.copies.edges_by_phase().items()
@@ -95,14 +96,14 @@ class Unrolled:
         }
         return _merged(programs, feeds)
 
-    def _device_pairs(self, edges: NDArray[np.int32], devices: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def _device_pairs(self, edges: NDArray[np.int32], devices: DeviceIndices) -> NDArray[np.bool_]:
         """Which device feeds which other one."""
         feeds = np.zeros((len(self.problem.cluster),) * 2, dtype=bool)
         feeds[devices[edges[:, 0]], devices[edges[:, 1]]] = True
         np.fill_diagonal(feeds, False)
         return feeds
 
-    def _stages(self, feeds: NDArray[np.bool_], devices: NDArray[np.uint8]) -> list[int]:
+    def _stages(self, feeds: NDArray[np.bool_], devices: DeviceIndices) -> list[int]:
         """Devices with forward operators in pipeline order; what data leave open goes by first operator."""
         used, first = np.unique(devices[self.copies.phases == FORWARD], return_index=True)
         before = _reach(feeds).sum(axis=0)  # a device has more before it than any device that feeds it
@@ -119,7 +120,7 @@ class Unrolled:
         return program
 
     def _concatenated(
-        self, blocks: Sequence[tuple[int, int, int]], devices: NDArray[np.uint8]
+        self, blocks: Sequence[tuple[int, int, int]], devices: DeviceIndices
     ) -> NDArray[np.int32]:
         """The operators of all blocks, one block after another, then the updates."""
         own = {

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.classes import DeviceIndices
 from stead.errors import BadInput
 from stead.problem import Load, Pieces, PlacetoDispatch, Policy, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
@@ -46,7 +47,7 @@ class Batch:
     """Placements to score, and how."""
 
     problem: Problem
-    placements: NDArray[np.uint8]  # [placement, operator]
+    placements: DeviceIndices  # [placement, operator]
     memory: Memory
     cutoff_seconds: float
     threads: int
@@ -115,7 +116,7 @@ class Batch:
         )
         return self._scores(step.copies.schedule, columns, samples=step.copies.microbatches)
 
-    def _run_step(self, step: Unrolled, portion: NDArray[np.uint8]) -> _Columns:
+    def _run_step(self, step: Unrolled, portion: DeviceIndices) -> _Columns:
         any_order = np.arange(len(step.copies.origin), dtype=np.int32)
         cyclic = np.zeros(len(portion), dtype=bool)
         orders = any_order
@@ -152,7 +153,8 @@ class Batch:
         )
         ticks = np.rint(found.makespan_us * 1e6).astype(np.int64)
         status = np.zeros(len(ticks), dtype=np.uint8)
-        banned = ~self.problem.allowed[np.arange(self.placements.shape[1]), self.placements].all(axis=1)
+        allowed, columns = self.problem.column_allowed, self.problem.columns
+        banned = ~allowed[np.arange(self.placements.shape[1]), columns[self.placements]].all(axis=1)
         ticks[banned], status[banned] = -1, Status.UNSUPPORTED
         peak = found.peak_bytes.astype(np.int64)
         return self._scores("placeto", self._cut(_Columns(ticks, status, peak, np.zeros_like(peak))))

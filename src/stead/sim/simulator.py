@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.classes import DeviceIndices, device_type
 from stead.errors import BadInput
 from stead.problem import Latency, Placement, Policy, Priority, Problem, Throughput
 from stead.sim.core_calls import bad_input
@@ -51,7 +52,7 @@ def simulate(
 
 def simulate_many(
     problem: Problem,
-    placements: NDArray[np.uint8],
+    placements: DeviceIndices,
     *,
     policy: Policy | None = None,
     positions: NDArray[np.int32] | None = None,
@@ -84,7 +85,7 @@ def simulate_many(
 
 
 def screen_many(
-    problem: Problem, placements: NDArray[np.uint8], *, order: NDArray[np.int32], threads: int = 0
+    problem: Problem, placements: DeviceIndices, *, order: NDArray[np.int32], threads: int = 0
 ) -> NDArray[np.float32]:  # [placement]
     """Rough seconds of the rows of `placements` when all devices follow `order`: to choose whom to simulate.
 
@@ -97,11 +98,12 @@ def screen_many(
     return seconds
 
 
-def _rows(problem: Problem, placements: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _rows(problem: Problem, placements: DeviceIndices) -> DeviceIndices:
     """`placements` as the core takes them; a wrong type is a TypeError, never converted."""
-    if not isinstance(placements, np.ndarray) or placements.dtype != np.uint8:
+    if not isinstance(placements, np.ndarray) or placements.dtype not in (np.uint8, np.uint16):
         given = placements.dtype if isinstance(placements, np.ndarray) else type(placements).__name__
-        raise TypeError(f"placements must be a numpy array of uint8, got {given}")
+        wanted = device_type(len(problem.cluster)).__name__
+        raise TypeError(f"placements must be a numpy array of {wanted}, got {given}")
     if placements.ndim != 2 or placements.shape[1] != len(problem.graph):
         raise BadInput(
             f"placements must have shape [rows, {len(problem.graph)}], got {list(placements.shape)}"

@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
+from stead.cluster.devices import MAX_DEVICES
 from stead.problem import Execution, Problem
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 
 NO_CAUSE = -(2**31)
-MAX_DEVICES = 64
 StepKind = Literal["operator", "transfer", "queue"]  # queue: the channel is held by an earlier transfer
 STEP_KINDS: tuple[StepKind, ...] = ("operator", "transfer", "queue")
 OPERATOR, TRANSFER, QUEUE = range(3)
@@ -74,7 +75,7 @@ class Timeline:
     """One run of a placed graph; with micro-batches, of the graph that holds a copy for each of them."""
 
     problem: Problem  # the graph that ran
-    devices: NDArray[np.uint8]  # [operator]
+    devices: DeviceIndices  # [operator]
     execution: Execution
     start_ticks: NDArray[np.int64]  # [operator]
     finish_ticks: NDArray[np.int64]  # [operator]
@@ -167,7 +168,7 @@ class Timeline:
             v = producer.item(moved.tensor.item(x))
 
 
-def duration_ticks(problem: Problem, devices: NDArray[np.uint8]) -> NDArray[np.int64]:
+def duration_ticks(problem: Problem, devices: DeviceIndices) -> NDArray[np.int64]:
     """How long every operator takes where it is placed; meaningless where it cannot run."""
-    seconds = problem.costs.seconds[np.arange(len(devices)), devices]
+    seconds = problem.costs.seconds_on(devices)
     return to_ticks(np.where(np.isfinite(seconds), seconds, 0.0))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.classes import DeviceIndices
 from stead.problem import Load, Pieces, Placement, PlacetoDispatch, Policy, Problem
 from stead.problem.in_ticks import Tables
 from stead.problem.ticks import TICKS_PER_SECOND
@@ -78,7 +79,7 @@ def trace_sequential(placement: Placement, *, memory: bool) -> Trace:
     return _judged(placement, "sequential", int(scores.ticks[0]), _spent(timeline), scores.peak_bytes[0], timeline)
 
 
-def sequential_timeline(problem: Problem, devices: NDArray[np.uint8]) -> Timeline:
+def sequential_timeline(problem: Problem, devices: DeviceIndices) -> Timeline:
     """One thing at a time: operators by index, each followed by the copies of its outputs; nothing has a cause."""
     tables, on, clock = Tables(problem), devices.tolist(), 0
     start, finish, moved = [], [], []
@@ -166,10 +167,10 @@ def find_obstacle(placement: Placement, *, through_host: bool = False) -> Verdic
     """Why a placement cannot run at all: an operator that cannot run there, a tensor without a way."""
     problem, on, names = placement.problem, placement.devices, placement.problem.cluster.names
     graph = problem.graph
-    unsupported = np.flatnonzero(~problem.allowed[np.arange(len(on)), on])
+    unsupported = np.flatnonzero(~problem.column_allowed[np.arange(len(on)), problem.columns[on]])
     if unsupported.size:
         v, device = int(unsupported[0]), names[on[unsupported[0]]]
-        can = np.isfinite(problem.costs.seconds[v, on[v]])
+        can = np.isfinite(problem.costs.seconds_on(on)[v])
         reason = "the constraints exclude it" if can else problem.costs.reason(graph.kinds[v], device)
         return Unsupported(graph.operator_names[v], device, reason, others=len(unsupported) - 1)
     tensor = graph.tensor_of_read
@@ -250,7 +251,7 @@ def _spent(run: Timeline) -> Ticks:
     return spent
 
 
-def _native_timeline(problem: Problem, devices: NDArray[np.uint8], schedule: Any) -> Timeline:
+def _native_timeline(problem: Problem, devices: DeviceIndices, schedule: Any) -> Timeline:
     return Timeline(
         problem=problem,
         devices=devices,

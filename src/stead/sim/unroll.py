@@ -82,10 +82,11 @@ def unroll(problem: Problem, copies: Copies) -> Problem:
     costs = Costs(
         graph,
         problem.cluster,
-        np.where(problem.allowed, problem.costs.seconds, np.inf)[copies.origin],
-        workspace_bytes=problem.costs.workspace_bytes[copies.origin],
-        sources=problem.costs.sources[copies.origin],
+        np.where(problem.column_allowed, problem.column_seconds, np.inf)[copies.origin],
+        workspace_bytes=problem.column_workspace_bytes[copies.origin],
+        sources=problem.column_sources[copies.origin],
         tensor_seconds=None if given is None else given[tensor_origin],
+        columns=problem.columns,
     )
     return Problem(graph, problem.cluster, costs, objective=Latency())
 

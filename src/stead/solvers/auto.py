@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, groupby, zip_longest
 from types import MappingProxyType
 
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import BadInput
 from stead.problem import Placement, Problem, Throughput
 from stead.sim import simulate, simulate_many
@@ -132,6 +133,9 @@ class Auto:
     def steps_for(self, problem: Problem) -> list[Row]:
         """The whole table for a problem, in order; rows that do not apply say why."""
         tuning, objective = self.tuning, problem.objective
+        if len(problem.cluster) > SOLVER_DEVICES:
+            bounds = Row("bounds", "what holds whatever the placement", "a tenth of the time", run=_Run.bound)
+            return [bounds, _asks("part by part", (Step("hierarchical"),))]
         full = is_full_pipeline(problem)
         no_orders = "" if searches_orders(problem) else "only for the latency of dataflow execution"
         not_full = "" if full else "only for the throughput of full pipelines"

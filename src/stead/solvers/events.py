@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from stead.cluster.classes import DeviceIndices
 
 if TYPE_CHECKING:
     from stead.problem import Order
@@ -19,7 +18,7 @@ EventKind = Literal["improvement", "bound", "baseline"]
 class Incumbent:
     """The best placement so far, as a Placement is made of it."""
 
-    devices: NDArray[np.uint8]  # [operator]
+    devices: DeviceIndices  # [operator]
     order: Order | None = None
     replicas: tuple[tuple[int, ...], ...] = ()
 

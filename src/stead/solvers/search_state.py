@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stead import clock
+from stead.cluster.classes import DeviceIndices, device_type
 from stead.errors import Infeasible
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
@@ -36,7 +37,7 @@ class Search:
         self.solver = solver
         self.seed = seed
         self.scope = scope  # the placements among which bounds hold; empty: all
-        self.best: NDArray[np.uint8] | None = None
+        self.best: DeviceIndices | None = None
         self.best_order: Order | None = None
         self.best_replicas: Replicas = ()
         self.best_seconds = math.inf
@@ -53,14 +54,15 @@ class Search:
         self.effort = math.inf  # seconds of work for engines that count their work, where the budget counts too
         self._started = clock.now()
         self._late = False  # a time limit has cut something
+        self._device_type = device_type(len(problem.cluster))
         self._seconds_per_row = 0.0  # of the last placements that were scored
-        self._least_bad: tuple[int, NDArray[np.uint8]] | None = None  # bytes over all limits, placement
+        self._least_bad: tuple[int, DeviceIndices] | None = None  # bytes over all limits, placement
         self._told = Event("improvement", scope=scope)  # what who watches knows
         if budget.on_search is not None:
             budget.on_search(self)
 
     @property
-    def current(self) -> NDArray[np.uint8] | None:  # [operator]
+    def current(self) -> DeviceIndices | None:  # [operator]
         """The incumbent, or while there is none the placement that misses memory by the least."""
         if self.best is not None:
             return self.best
@@ -166,7 +168,7 @@ class Search:
         return trace.objective_seconds
 
     def offer_many(
-        self, rows: NDArray[np.uint8], *, order: Order | None = None, found_by: str = ""
+        self, rows: DeviceIndices, *, order: Order | None = None, found_by: str = ""
     ) -> NDArray[np.float64]:  # [row]
         """Score placements, all in the given order, keep the best feasible one; seconds, inf where infeasible."""
         allowed = self.remaining_evaluations
@@ -191,9 +193,9 @@ class Search:
             begin += count
 
     def _score(
-        self, rows: NDArray[np.uint8], order: Order | None, found_by: str
+        self, rows: DeviceIndices, order: Order | None, found_by: str
     ) -> NDArray[np.float64]:  # [row]
-        scores = simulate_many(self.problem, np.ascontiguousarray(rows, dtype=np.uint8), policy=order)
+        scores = simulate_many(self.problem, np.ascontiguousarray(rows, dtype=self._device_type), policy=order)
         self.evaluations += len(rows)
         seconds = np.where(scores.feasible, scores.seconds, np.inf)
         winner = int(np.argmin(seconds))
@@ -342,7 +344,7 @@ class Search:
             self._told = joined
             self.budget.on_event(joined)
 
-    def _remember_least_bad(self, rows: NDArray[np.uint8], scores: Scores) -> None:
+    def _remember_least_bad(self, rows: DeviceIndices, scores: Scores) -> None:
         """Keep the placement that misses memory by the least, to say what is missing."""
         missing = np.where(scores.status == 1, scores.over_bytes.sum(axis=1), np.iinfo(np.int64).max)
         least = int(np.argmin(missing))

@@ -67,6 +67,7 @@ from stead.learn.ground.seq2seq import FOLLOW, Inputs, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task, slowest_single
 from stead.problem import Problem
+from stead.solvers.few_devices import few_devices
 from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
@@ -111,6 +112,7 @@ class Parts:
     follow: float = FOLLOW  # how strongly a group goes with placed neighbours before training; corrected only
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class ColocRL:
     """Train a sequence-to-sequence policy on the problem itself, or use one from a file.

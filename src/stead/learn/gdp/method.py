@@ -85,6 +85,7 @@ from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
 from stead.problem import Problem
 from stead.solvers.build.schedules import takes_orders
+from stead.solvers.few_devices import few_devices
 from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
@@ -175,6 +176,7 @@ class Parts:
             )
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class GDP:
     """Ask the policy that comes with the package or one from a file, go on training it, or train on the problem.

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from stead.cluster.devices import MAX_DEVICES
+from stead.cluster.classes import SOLVER_DEVICES
 from stead.coarsen import Grouping
 from stead.errors import BadInput
 from stead.learn.ground import tensor_file
@@ -191,7 +191,7 @@ def read_policy(path: Path, kind: type[M]) -> tuple[M, Arrays, int, bool]:
     try:
         method = cast(M, kind.stored(cast(Mapping[str, object], document["options"])))
         devices = document["devices"]
-        if type(devices) is not int or not 1 <= devices <= MAX_DEVICES:
+        if type(devices) is not int or not 1 <= devices <= SOLVER_DEVICES:
             raise ValueError(f"{devices!r} devices")
         with torch.device("meta"):  # sizes alone: what a file claims takes no memory before it is compared
             check_network(method.network(devices, 0), arrays)

@@ -72,6 +72,7 @@ from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task
 from stead.learn.hdp.network import SHAPES_BEGIN, Hierarchical, Operators
 from stead.problem import Problem
+from stead.solvers.few_devices import few_devices
 from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
@@ -131,6 +132,7 @@ class Parts:
         check_words(self, {"init": get_args(Init)})
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class HDP:
     """Train a grouper and a placer on the problem itself, or use a policy from a file.

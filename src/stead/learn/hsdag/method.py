@@ -74,6 +74,7 @@ from stead.learn.hsdag.parsing import Limits, Neighbours
 from stead.learn.hsdag.published import STEPS, PublishedInputs, PublishedLoop, PublishedNet
 from stead.learn.hsdag.walks import returns
 from stead.problem import Problem
+from stead.solvers.few_devices import few_devices
 from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
@@ -105,6 +106,7 @@ class Parts:
         check_least(self, {"layers": 0, "walks": 0, "levels": 1, "min_groups": 0})
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class HSDAG:
     """Learn groups and their devices on the problem itself, or use a policy from a file.

@@ -70,6 +70,7 @@ from stead.learn.placeto.learner import EpisodeTraining, KnownRows, PlacetoLearn
 from stead.learn.placeto.network import PlacetoNet
 from stead.learn.placeto.timed import TimedScorer
 from stead.problem import Problem
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -132,6 +133,7 @@ class Parts:
 KEPT = tuple(one.name for one in fields(Parts) if one.name not in ("algorithm", "led"))
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Placeto:
     """Ask the policy that comes with the package or one from a file, go on training it, or train on the problem.

@@ -24,6 +24,7 @@ from stead.sim import simulate_many
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import Heft
 from stead.solvers.build.schedules import Schedule, offer_schedule
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -40,6 +41,7 @@ MOST_WALKS = 100_000
 NOT_BUILT = -2  # of the core, for ticks: time was up before
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Walk:
     """Best of a few walks by learned rules: which operator comes next, and which device it takes.

@@ -12,6 +12,7 @@ from stead import _native
 from stead.errors import BadInput
 from stead.problem import Problem
 from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_fitting, offer_schedule
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import chosen_devices, mean_seconds, speed_shares, started
 from stead.solvers.solution import Budget, Solution
 
@@ -19,6 +20,7 @@ ORDERS = ("index", "rank", "depth", "level")
 ROUNDS = (1, 2, 4)
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Chunks:
     """Consecutive pieces of a topological order, each device as much work as it can do in equal time.

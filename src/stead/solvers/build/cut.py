@@ -19,6 +19,7 @@ from stead.errors import BadInput
 from stead.problem import Priority, Problem
 from stead.solvers.build.chunks import Chunks, Cutter, topological
 from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_schedule, takes_orders
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import chosen_devices, started
 from stead.solvers.solution import Budget, Solution
 
@@ -26,6 +27,7 @@ ORDERS = ("depth", "rank", "index", "level")  # the one that wins most often fir
 ROUNDS = (1, 4, 2)  # pieces per device
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Cut:
     """All work in one order, a piece for each device as wide as it is fast; the best of a few orders."""

@@ -19,6 +19,7 @@ from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -60,6 +61,7 @@ class Variant:
         return f"{self.rule} x{self.bias:g}" + ("" if self.average == "mean" else f" {self.average}")
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class _ListRule(ABC):
     """What all rules share: build all variants, offer the best, make the best one fit if none does."""

@@ -21,6 +21,7 @@ from stead.problem import Problem
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import DfsSticky, Heft
 from stead.solvers.build.schedules import Schedule, mirrored_groupings, offer_fitting, tied_units
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -32,6 +33,7 @@ BLOCK = 16  # clusters whose moves are scored together
 MOST_WORK = 30_000_000  # operators times moves that a sweep may simulate: a second or two
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Multilevel:
     """Constructions on a graph of clusters, improved by moving clusters, then their parts, then single units."""

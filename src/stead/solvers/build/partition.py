@@ -27,6 +27,7 @@ from stead.graph.order import levels
 from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import (
     chosen_devices,
     mean_seconds,
@@ -44,6 +45,7 @@ KAHYPAR_SECONDS = 5e-6  # per pin and part; nothing stops it on the way
 MOST_SLICES = 64
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class _Partition(ABC):
     """What all partitioners share: the graph to cut, the devices of the parts, the repair."""

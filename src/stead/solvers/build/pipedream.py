@@ -23,10 +23,12 @@ from stead.graph.components import connected, strongly_connected, topological_nu
 from stead.problem import Problem
 from stead.solvers.exact.ideals import offer_stages
 from stead.solvers.exact.reduction import Reduced, not_steady, reduce, steady_load
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.solution import Budget, Solution
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Pipedream:
     """The best cut of the graph once every biconnected component is merged, but for the operator where it ends."""

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from stead.problem import Problem, Throughput
 from stead.solvers.build.schedules import mirrored_groupings
+from stead.solvers.few_devices import few_devices
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 Used = tuple[int, ...]  # how many devices of each class are taken
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Split:
     """Best cut of the topological order into one piece per device, devices in any order.

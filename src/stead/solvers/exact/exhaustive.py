@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stead.graph.order import levels
 from stead.problem import Latency, Problem
+from stead.solvers.few_devices import few_devices
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
@@ -18,6 +19,7 @@ CHUNK = 4096
 POLICY_ORDER = "placements without an order of their own"
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Exhaustive:
     """Scores every placement of every unit; its answer is proved optimal once it has seen all."""

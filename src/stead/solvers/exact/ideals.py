@@ -28,6 +28,7 @@ from stead.sim import Shortfall, simulate
 from stead.sim.replication import sync_ticks_per_byte
 from stead.solvers.exact.linear_orders import linear_orders
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce, steady_load
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.rules.simple import Balanced
 from stead.solvers.search_state import Search
@@ -39,6 +40,7 @@ MANY_NODES = 5_000
 MEMORY_ROUNDS = 6  # attempts with less room where the simulator counts more than weights
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class LinearDP:
     """Cuts linear orders of the graph into stages, each order optimally; the best of several orders.
@@ -70,6 +72,7 @@ class LinearDP:
         return search.solution()
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Ideals:
     """The best contiguous stages, proved by dynamic programming over all ideals.

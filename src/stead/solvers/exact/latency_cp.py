@@ -32,6 +32,7 @@ from stead.solvers.auto import Auto
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.exact.all_orders import NO_CHANNEL, EveryOrder, Tasks
 from stead.solvers.exact.programs.program import Outcome, Program, Scale, Settings, run
+from stead.solvers.few_devices import few_devices
 from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
@@ -43,6 +44,7 @@ FREE_UNITS = 12  # of a neighbourhood
 NEIGHBOURHOOD_SECONDS = 5.0
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class LatencyCp:
     """The best placement for dataflow execution, proved where the program ends in time.

@@ -38,6 +38,7 @@ from stead.solvers.exact.offload import (
 from stead.solvers.exact.programs.program import Program, Scale, Settings, run
 from stead.solvers.exact.programs.solving import BUILDING_SECONDS
 from stead.solvers.exact.reduction import Reduced, reduce
+from stead.solvers.few_devices import few_devices
 from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
@@ -46,6 +47,7 @@ from stead.solvers.solution import Budget, Solution
 COMPARING_SECONDS = 6e-8  # per two nodes of two equal accelerators
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class LatencyMip:
     """The best calls, at most `subgraphs` per accelerator; its bound holds for such placements.

@@ -22,6 +22,7 @@ from stead.solvers.exact.exchange import MOST_TICKS, exchange, longest_total
 from stead.solvers.exact.programs.program import Engine, Settings, run
 from stead.solvers.exact.sequential import SequentialCosts
 from stead.solvers.exact.sequential_mip import SequentialProgram, size
+from stead.solvers.few_devices import few_devices
 from stead.solvers.part_budgets import limited
 from stead.solvers.rules.settle import started
 from stead.solvers.rules.simple import FitMemory
@@ -32,6 +33,7 @@ from stead.solvers.solution import Budget, Solution
 CLOSING_EFFORT = 2.0  # deterministic seconds for CP-SAT to prove what HiGHS has within tolerances
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class MinCut:
     """Exact for two devices with enough memory, whatever the size; else an integer program with its gap.

@@ -23,6 +23,7 @@ from stead.solvers.exact.ideals import Ideals
 from stead.solvers.exact.interval_costs import IntervalCosts, Late
 from stead.solvers.exact.linear_orders import linear_orders
 from stead.solvers.exact.reduction import Reduced, reduce
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.expert import Expert
 from stead.solvers.rules.settle import settled, started
 from stead.solvers.rules.simple import Single
@@ -71,6 +72,7 @@ def lacks_time_for_calls(search: Search) -> bool:
     return search.lacks_time(REDUCING_SECONDS * len(search.problem.graph))
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class GreedyOffload:
     """Fills one accelerator after another along a depth-first order up to its memory; the rest is for the CPU."""
@@ -102,6 +104,7 @@ def fill_accelerators(search: Search, reduced: Reduced) -> None:
         search.offer(tighter.lift(_greedy_devices(tighter, order)))
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class MaxLoadSplit:
     """The best pipeline (largest load of a device as small as possible), used for single samples.
@@ -144,6 +147,7 @@ def _as_pipeline(problem: Problem) -> Problem:
     return through_host(problem).with_objective(Throughput())
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class OffloadLinear:
     """Intervals of linear orders as calls, chosen optimally for each order, then improved by the simulator.

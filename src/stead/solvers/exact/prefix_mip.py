@@ -23,10 +23,12 @@ from stead.solvers.exact.programs.program import Engine, Settings
 from stead.solvers.exact.programs.solving import Given, Model, checked, solve_with, too_large
 from stead.solvers.exact.programs.starts import stages_of, start_in_stages
 from stead.solvers.exact.reduction import CONTIGUOUS, Merge, Reduced, not_steady, reduce
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.solution import Budget, Solution
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class PrefixMip:
     """Optimal contiguous stages by integer programming: one chain of sets, one kind of device per position.

@@ -23,6 +23,7 @@ from stead.problem import Latency, PlacetoDispatch, Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim.bounds import heaviest_path, least_seconds
 from stead.solvers.exact.series_blocks import NEVER, NOWHERE, Block, Table, Tables, blocks
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import settled, started
 from stead.solvers.rules.simple import FitMemory
 from stead.solvers.search_state import Search
@@ -34,6 +35,7 @@ FINER = 32  # times as many in each further one
 PRODUCTS = 50  # labels times configurations at a time, by the most labels
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Series:
     """Chains of blocks: a bound over all placements and orders, and often the optimum itself.

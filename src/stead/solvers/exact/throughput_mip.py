@@ -26,6 +26,7 @@ from stead.solvers.exact.programs.program import Settings
 from stead.solvers.exact.programs.solving import Given, Model, checked, solve_with, too_large
 from stead.solvers.exact.programs.starts import reaches, start_anywhere, start_in_stages
 from stead.solvers.exact.reduction import SCOPES, Merge, Reduced, not_steady, reduce
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -41,6 +42,7 @@ OPENING_SIZE = 1300  # supernodes times devices beyond which that takes longer
 LOOK_BACK = 24  # supernodes whose device must follow one with the device before it
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class ThroughputMip:
     """Optimal placements for full pipelines by integer programming, one set of variables per device.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster
+from stead.cluster.classes import DeviceIndices, device_type
 from stead.errors import BadInput
 from stead.graph.weights import resident
 from stead.problem import Problem
@@ -52,17 +53,17 @@ def started(solver: Solver, problem: Problem, budget: Budget, seed: int, *, scop
     return Search(problem, budget, solver=solver.name, seed=seed, scope=scope)
 
 
-def settled(problem: Problem, wanted: NDArray[np.int64]) -> tuple[NDArray[np.uint8], list[str]]:
+def settled(problem: Problem, wanted: NDArray[np.int64]) -> tuple[DeviceIndices, list[str]]:
     """A wish as devices that are allowed, one per unit, and sentences about what had to be changed.
 
     A unit follows the wish of its first operator, or goes to the fastest allowed device if that one is not.
     """
     first = problem.unit_firsts
     by_unit = wanted[first].astype(np.int64)  # a copy, and whole numbers also for an empty graph
-    refused = np.flatnonzero(~problem.allowed[first, by_unit])
+    refused = np.flatnonzero(~problem.column_allowed[first, problem.columns[by_unit]])
     if refused.size:
         by_unit[refused] = problem.unit_seconds[refused].argmin(axis=1)
-    devices = by_unit[problem.units].astype(np.uint8)
+    devices: DeviceIndices = by_unit[problem.units].astype(device_type(len(problem.cluster)))
     moved = np.flatnonzero(devices != wanted)
     barred = int(np.isin(problem.units[moved], refused).sum())
     notes = []

@@ -11,6 +11,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import device_type
 from stead.cluster.quantities import format_bytes
 from stead.coarsen.blocks import layers_of
 from stead.errors import BadInput, Infeasible
@@ -64,7 +65,8 @@ class Single:
             return None
         if not self.device:
             return "no device can run every operator"
-        runs = np.isfinite(problem.costs.seconds[:, problem.cluster.index(self.device)])
+        column = problem.columns[problem.cluster.index(self.device)]
+        runs = np.isfinite(problem.column_seconds[:, column])
         v = int(np.flatnonzero(~runs)[0])
         kind = problem.graph.kinds[v]
         return (
@@ -88,7 +90,7 @@ class Single:
             raise self._too_small(problem, error) from None
 
     def _candidates(self, problem: Problem) -> list[int]:
-        runs_all = np.isfinite(problem.costs.seconds).all(axis=0)
+        runs_all = np.asarray(np.isfinite(problem.column_seconds).all(axis=0))[problem.columns]  # [device]
         wanted = [problem.cluster.index(self.device)] if self.device else range(len(problem.cluster))
         return [d for d in wanted if runs_all[d]]
 
@@ -281,7 +283,7 @@ class Random:
                 if search.done:
                     break
                 drawn = rng.random((min(at_once, self.samples - begin), len(counts)))
-                rows = choices[units, (drawn * counts).astype(np.int64)].astype(np.uint8)
+                rows = choices[units, (drawn * counts).astype(np.int64)].astype(device_type(len(problem.cluster)))
                 search.offer_many(rows[:, problem.units])
         return search.solution()
 
@@ -302,7 +304,7 @@ class GreedySupport(_Rule):
         everything = [*accelerators(problem.cluster), *hosts(problem.cluster)]
         listed = chosen_devices(problem.cluster, self.order) if self.order else everything
         order = np.array([*listed, *(d for d in everything if d not in listed)])
-        return Wish(order[problem.allowed[:, order].argmax(axis=1)])
+        return Wish(order[problem.column_allowed[:, problem.columns[order]].argmax(axis=1)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from stead.problem import Problem
 from stead.sim import simulate_many
 from stead.solvers.build.split import Split
 from stead.solvers.exact.reduction import not_balanced, steady_load
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search, reraise
 from stead.solvers.solution import Budget, Solution
@@ -32,6 +33,7 @@ ROUNDS = 6  # each as long as all before it
 CHAINS = 6  # of every round
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Anneal:
     """Anneals placements of units on the load of the busiest device.

@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from stead.problem import Problem
 from stead.solvers.build.split import Split
+from stead.solvers.few_devices import few_devices
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 BATCH = 64
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class Climb:
     """Moves units, runs of units and pairs of units while that helps.

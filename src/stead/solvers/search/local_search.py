@@ -16,6 +16,7 @@ from stead import _native
 from stead.problem import Problem
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.solvers.exact.reduction import not_balanced, steady_load
+from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import accelerators, hosts, started
 from stead.solvers.search_state import Search, reraise
 from stead.solvers.solution import Budget, Solution
@@ -23,6 +24,7 @@ from stead.solvers.solution import Budget, Solution
 NO_LIMIT = 2**40  # moves
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class LocalSearch:
     """The best of several descents by single moves between accelerators, without regard to memory.

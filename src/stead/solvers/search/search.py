@@ -15,6 +15,7 @@ from stead.graph.weights import resident_bytes
 from stead.problem import Latency, Placement, PlacetoDispatch, Problem, ProgramOrder
 from stead.sim import simulate, simulate_many
 from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
+from stead.solvers.few_devices import few_devices
 from stead.solvers.registry import current_name, solver, solver_names
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search, reraise
@@ -36,6 +37,7 @@ ROUNDS, FEW_ROUNDS = 8, 3
 MANY_OPERATORS = 20_000  # where a sweep over all windows takes long
 
 
+@few_devices
 @dataclass(frozen=True, slots=True)
 class ScheduleSearch:
     """Moves units, blocks and swaps, shifts and sorts the order, near the longest paths of the schedule.
