@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.truth.kept import Kept
 from experiments.truth.models import SUBJECTS, Subject, openvino_file
 from experiments.truth.placements import placements
 from experiments.truth.tables import fill, markdown, placements_text
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--on", default=THIS_MACHINE, help='workers, such as "core 0 + core 1 @ sse41"')
     parser.add_argument("--bursts", type=int, default=0, help="rounds of measuring; 5 if not given")
     parser.add_argument("--again", action="store_true", help="also what is done already")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no further model after so many")
     parser.add_argument("--page", action="store_true", help=f"fill {PAGE.name} from the results")
     given = parser.parse_args()
     folder = HERE / ("results-quick" if given.quick else "results")
@@ -71,6 +73,9 @@ def main() -> int:
                 _say(f"{executor} {subject.name}: done before")
                 continue
             if executor == "openvino" and not subject.runs_on_openvino:
+                continue
+            if given.minutes and time.monotonic() - began > 60 * given.minutes:
+                _say(f"{executor} {subject.name}: left for the next run")
                 continue
             try:
                 _cell(subject, executor, machine, workers, path, quick=given.quick, bursts=given.bursts)
@@ -137,11 +142,14 @@ def _cell(
             "model": subject.name, "zoo": subject.zoo, "executor": executor, "complete": False,
             "workers": [worker.name for worker in workers], "versions": versions_of(running), "host": host(),
             "profile": {one.device: plain(vars_of(one.total)) for one in profile.profiles if one.total},
-            "crossings": {key: value for key, value in vars_of(links).items() if key != "cluster"},
+            "crossings": {key: value for key, value in vars_of(links).items() if key not in ("cluster", "timed")},
             "warnings": list(profile.warnings), "missing": missing, "records": [],
         }  # fmt: skip
 
         profiles = [timings]
+        kept = Kept.of(
+            problem, machine.cluster, links.timed, {**alone, **{one.name: one.placement for one in candidates}}
+        )
 
         def keep(records: Sequence[Record]) -> None:
             profiles.append(take_timings(running, repeats=3, bursts=1))
@@ -149,6 +157,8 @@ def _cell(
             records = [*_of_single_devices(records[0], alone, verdicts), *records]
             document["records"] = [_short(_predicted_again(record, again)) for record in records]
             _write(path, document)
+            kept.profiles[:] = profiles
+            kept.save(HERE / "files" / f"{path.stem}.pickle")
 
         _say(f"{title}: measuring {len(candidates)} placements")
         records = measure(

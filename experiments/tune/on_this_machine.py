@@ -2,7 +2,8 @@
 
 Every model is placed twice: by a profile of all its operators on both workers, and by `tune` that begins with the data
 sheet of two graphics cards and may run 20 bursts. Both plans, each worker alone and the plan that the wrong data sheet
-gives run in turns; the fastest run of each counts. Models that are in the results are not measured again.
+gives run in turns; the fastest run of each counts. Models that are in the results are not measured again, so that a run
+can be cut in pieces (--minutes).
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one model with few measurements")
     parser.add_argument("--on", default="core 0 + core 1 @ sse41", help="two workers, as `stead run --on` takes them")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no further model after so many")
     given = parser.parse_args()
+    began = time.monotonic()
     effort = QUICK if given.quick else FULL
     path = HERE / "results" / ("quick.json" if given.quick else "on_this_machine.json")
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"models": {}}
     for subject in SUBJECTS:
         if subject.name not in NAMES[: 1 if given.quick else None] or subject.name in results["models"]:
+            continue
+        if given.minutes and time.monotonic() - began > 60 * given.minutes:
             continue
         print(f"[{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}] {subject.name}", flush=True)
         results["models"][subject.name] = cell(subject.zoo, given.on, effort)

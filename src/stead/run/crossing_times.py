@@ -50,6 +50,7 @@ class InPlace:
     error_before: float  # root mean square of log(predicted / measured)
     error_after: float
     warnings: tuple[str, ...] = ()
+    timed: tuple[tuple[Placement, float], ...] = ()  # what they were fitted to, with seconds
 
     @property
     def text(self) -> list[str]:
@@ -130,7 +131,7 @@ def fitted(problem: Problem, placements: Sequence[Placement], measured: Sequence
     best = int(np.argmin(costs))
     a, b = factors[best]
     before, after = (math.sqrt(error / len(known)) for error in (off(1.0, 1.0), errors[best]))
-    return InPlace(_scaled(problem, a, b).cluster, a, b, len(known), before, after)
+    return InPlace(_scaled(problem, a, b).cluster, a, b, len(known), before, after, timed=tuple(known))
 
 
 def _scaled(problem: Problem, latency: float, per_byte: float) -> Problem:
