@@ -25,7 +25,7 @@ from stead.run.predict import predict
 from stead.run.profile import Timings, take_timings
 
 FASTEST = 0.08  # of the runs of profiles: their middle is where the fastest of 25 runs of a placement is expected
-RUNS = 3  # of every burst between the rounds
+RUNS = 5  # of every burst between the rounds, as of placements
 
 
 def _read_only(found: dict[Any, Any]) -> MappingProxyType[Any, Any]:

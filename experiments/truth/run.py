@@ -180,7 +180,7 @@ def _cell(
             running, candidates, single_predicted=singles(problem), bursts=bursts or ROUNDS,
             beside=("replicas",) if executor == "torch" else (),
             open_on=lambda others: opened(model, others, executor=executor), after_round=keep,
-            circumstances={"versions": versions_of(running)},
+            circumstances={"versions": versions_of(running), "not_independent": bool(machine.not_independent)},
         )  # fmt: skip
     document["profile_drift"] = [
         float(after.total.minimum_seconds / before.total.minimum_seconds - 1)

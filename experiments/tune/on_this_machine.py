@@ -19,6 +19,8 @@ import numpy as np
 
 from experiments.measured_rows import FULL, QUICK, Effort, Row, compared, profiled, table
 from experiments.truth.models import SUBJECTS
+from experiments.truth.tables import fill
+from stead.cluster.machine import this_machine
 from stead.problem import Latency, Placement
 from stead.run.believed import believed_problem
 from stead.run.session import opened, workers_on
@@ -28,6 +30,7 @@ from stead.solvers import Budget, solver
 ELSEWHERE = "3090,3080"  # whose data sheet is believed at first
 NAMES = ("branching CNN", "Inception-v3", "BERT-like", "RNN", "GPT-like, training")
 HERE = Path(__file__).parent
+BEGIN, END = "<!-- begin of on_this_machine -->", "<!-- end of on_this_machine -->"
 
 
 def cell(zoo: str, on: str, effort: Effort) -> dict[str, Any]:
@@ -68,16 +71,27 @@ def main() -> int:
         print(f"[{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}] {subject.name}", flush=True)
         results["models"][subject.name] = cell(subject.zoo, given.on, effort)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(table(results))
-    ratios = {
-        name: own["rows"][-1]["measured_ms"] / own["rows"][-2]["measured_ms"]
-        for name, own in results["models"].items()
-        if own["rows"][-1]["measured_ms"] and own["rows"][-2]["measured_ms"]
-    }
-    near = sum(ratio <= 1.03 for ratio in ratios.values())
-    told = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items())
-    print(f"\ntune by the plan of a full profile, measured: {told}; within 3 % in {near} of {len(ratios)}")
+    text = f"{table(results)}\n\n{_verdict(results)}\n"
+    print(text)
+    if not given.quick:
+        fill(HERE / "README.md", text, BEGIN, END)
     return 0
+
+
+def _verdict(results: dict[str, Any]) -> str:
+    """How near `tune` came to the plan of a full profile, by the fastest runs of both, and under which load."""
+    ratios, loads = {}, []
+    for name, own in results["models"].items():
+        profile, tuned = own["rows"][-2:]
+        loads.append(own["load_average"])
+        if profile["measured_ms"] and tuned["measured_ms"]:
+            ratios[name] = tuned["measured_ms"] / profile["measured_ms"], tuned["measurements"]
+    near = sum(ratio <= 1.03 for ratio, _ in ratios.values())
+    told = ", ".join(f"{name} {ratio:.3f} in {count} measurements" for name, (ratio, count) in ratios.items())
+    return (
+        f"tune by the plan of a full profile, measured: {told}; within 3 % in {near} of {len(ratios)}. "
+        f"{this_machine().cpu_name}, load average at the end of a model {min(loads):.1f} to {max(loads):.1f}."
+    )
 
 
 if __name__ == "__main__":
