@@ -25,17 +25,17 @@ class Subject:
         return not self.is_training and "rnnlm" not in self.zoo
 
 
-_GPT = "layers={},width={},heads={},length=128,vocabulary={}"
+_GPT = "layers={},width={},heads={},length={},vocabulary={}"
 SUBJECTS = (
     Subject("branching CNN", "zoo:amoebanet?batch=1,side=128,repeats=1", quick=True),
     Subject("ResNet-50", "zoo:resnet-50?batch=1,side=192"),
     Subject("Inception-v3", "zoo:inception-v3?batch=1,side=192"),
-    Subject("BERT-like", "zoo:bert-base?batch=1,inner=2048," + _GPT.format(4, 512, 8, 8000)),
-    Subject("GPT-like", "zoo:gpt2-small?batch=1," + _GPT.format(4, 512, 8, 8000), quick=True),
+    Subject("BERT-like", "zoo:bert-base?batch=1,inner=2048," + _GPT.format(4, 512, 8, 64, 8000)),
+    Subject("GPT-like", "zoo:gpt2-small?batch=1," + _GPT.format(4, 512, 8, 64, 8000), quick=True),
     Subject("RNN", "zoo:rnnlm-2?steps=10,batch=16,hidden=512,vocabulary=4000"),
     Subject(
         "GPT-like, training",
-        "zoo:gpt2-small?batch=2,phase=train,update=sgd," + _GPT.format(2, 256, 4, 4000),
+        "zoo:gpt2-small?batch=2,phase=train,update=sgd," + _GPT.format(2, 256, 4, 128, 4000),
         quick=True,
     ),
     Subject("RNN, training", "zoo:rnnlm-2?steps=6,batch=16,hidden=256,vocabulary=2000,phase=train,update=sgd"),

@@ -19,8 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from experiments.truth.kept import Kept, joined
 from experiments.truth.models import SUBJECTS, Subject, openvino_file
 from experiments.truth.placements import placements
 from experiments.truth.tables import fill, markdown, placements_text
@@ -28,7 +27,6 @@ from stead import Latency, Placement, Problem, SteadError, Throughput
 from stead.cluster.machine import this_machine
 from stead.costs import Fitted
 from stead.files import plain
-from stead.placing.recost import with_seconds
 from stead.run.crossing_times import crossings_in_place
 from stead.run.executor import Numerics, Worker
 from stead.run.machine_rates import MeasuredMachine, measure_machine
@@ -40,7 +38,6 @@ from stead.run.session import THIS_MACHINE, opened, singles, versions_of, worker
 
 HERE = Path(__file__).parent
 ROUNDS = 5
-FASTEST = 0.25  # of the runs of profiles that predictions are made from
 PAGE = HERE.parents[1] / "docs" / "concepts" / "how-true.md"
 
 
@@ -52,10 +49,17 @@ def main() -> int:
     parser.add_argument("--on", default=THIS_MACHINE, help='workers, such as "core 0 + core 1 @ sse41"')
     parser.add_argument("--bursts", type=int, default=0, help="rounds of measuring; 5 if not given")
     parser.add_argument("--again", action="store_true", help="also what is done already")
+    parser.add_argument(
+        "--predict-again", action="store_true", help="only predictions, of what was timed here, by the present model"
+    )
+    parser.add_argument("--minutes", type=float, default=0, help="begin no further model after so many")
     parser.add_argument("--page", action="store_true", help=f"fill {PAGE.name} from the results")
     given = parser.parse_args()
     folder = HERE / ("results-quick" if given.quick else "results")
     folder.mkdir(exist_ok=True)
+    if given.predict_again:
+        _predict_again(folder)
+        return _tell(folder, fill_page=given.page)
     words = [word.strip().lower() for word in given.models.split(",") if word.strip()]
     chosen = [one for one in SUBJECTS if (one.quick or not given.quick or words) and _named(one, words)]
     workers = workers_on(given.on)
@@ -72,6 +76,9 @@ def main() -> int:
                 continue
             if executor == "openvino" and not subject.runs_on_openvino:
                 continue
+            if given.minutes and time.monotonic() - began > 60 * given.minutes:
+                _say(f"{executor} {subject.name}: left for the next run")
+                continue
             try:
                 _cell(subject, executor, machine, workers, path, quick=given.quick, bursts=given.bursts)
             except SteadError as error:
@@ -79,13 +86,28 @@ def main() -> int:
             except Exception:  # one model must not take the others with it
                 _say(f"{executor} {subject.name}: failed:\n{traceback.format_exc()}")
     _say(f"took {(time.monotonic() - began) / 60:.1f} minutes")
-    cells = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
+    return _tell(folder, fill_page=given.page)
+
+
+def _predict_again(folder: Path) -> None:
+    """Predictions of the present model in all results whose timings are still on this machine."""
+    for path in sorted(folder.glob("*-*.json")):
+        kept = HERE / "files" / f"{path.stem}.pickle"
+        if kept.exists():
+            _write(path, Kept.read(kept).predicted_again(json.loads(path.read_text())))
+
+
+def _tell(folder: Path, *, fill_page: bool) -> int:
+    """Tables of all results that are complete, printed, beside them, and in the page."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
+    cells = [cell for cell in found if cell["complete"]]
     if not cells:
         return 1
     text = markdown(cells, host())
-    (folder / "README.md").write_text(f"# How true it was\n\n{text}", encoding="utf-8")
+    every = [f"## {one['model']}, {one['executor']}\n\n```\n{placements_text(one)}\n```\n" for one in cells]
+    (folder / "README.md").write_text("\n".join(["# How true it was\n", text, *every]), encoding="utf-8")
     print("\n" + text)
-    if given.page:
+    if fill_page:
         _say(f"filled {PAGE}" if fill(PAGE, text) else f"{PAGE} has no marks")
     return 0
 
@@ -137,29 +159,32 @@ def _cell(
             "model": subject.name, "zoo": subject.zoo, "executor": executor, "complete": False,
             "workers": [worker.name for worker in workers], "versions": versions_of(running), "host": host(),
             "profile": {one.device: plain(vars_of(one.total)) for one in profile.profiles if one.total},
-            "crossings": {key: value for key, value in vars_of(links).items() if key != "cluster"},
+            "crossings": links.figures,
             "warnings": list(profile.warnings), "missing": missing, "records": [],
         }  # fmt: skip
 
-        profiles = [timings]
+        made_of = {**alone, **{one.name: one.placement for one in candidates}}
+        kept = Kept.of(problem, machine.cluster, timings, links.fitted_to, made_of)
 
         def keep(records: Sequence[Record]) -> None:
-            profiles.append(take_timings(running, repeats=3, bursts=1))
-            again = _fastest(problem, profiles)
+            kept.time_again(running)
+            again, found = kept.now()
+            document["crossings"] = found.figures
             records = [*_of_single_devices(records[0], alone, verdicts), *records]
             document["records"] = [_short(_predicted_again(record, again)) for record in records]
             _write(path, document)
+            kept.save(HERE / "files" / f"{path.stem}.pickle")
 
         _say(f"{title}: measuring {len(candidates)} placements")
         records = measure(
             running, candidates, single_predicted=singles(problem), bursts=bursts or ROUNDS,
             beside=("replicas",) if executor == "torch" else (),
             open_on=lambda others: opened(model, others, executor=executor), after_round=keep,
-            circumstances={"versions": versions_of(running)},
+            circumstances={"versions": versions_of(running), "not_independent": bool(machine.not_independent)},
         )  # fmt: skip
     document["profile_drift"] = [
         float(after.total.minimum_seconds / before.total.minimum_seconds - 1)
-        for before, after in zip(timings, _joined(profiles), strict=True)
+        for before, after in zip(timings, joined(kept.profiles), strict=True)
     ]
     document["complete"] = True
     _write(path, document)
@@ -182,22 +207,8 @@ def _of_single_devices(
     ]  # fmt: skip
 
 
-def _joined(profiles: Sequence[Sequence[Timings]]) -> list[Timings]:
-    """All runs of every device."""
-    return [
-        Timings(parts[0].device, np.concatenate([one.seconds for one in parts]))
-        for parts in zip(*profiles, strict=True)
-    ]
-
-
-def _fastest(problem: Problem, profiles: Sequence[Sequence[Timings]]) -> Problem:
-    """The same question with the costs of the fastest runs of all profiles, as measurements count by their fastest."""
-    seconds = [one.of_fastest(FASTEST) for one in _joined(profiles)]
-    return with_seconds(problem, np.stack(seconds, axis=1))
-
-
 def _predicted_again(record: Record, problem: Problem) -> Record:
-    """A record with what profiles between the rounds say, in the order that was run; nothing is fitted to it."""
+    """A record with what was timed between the rounds, in the order that was run; nothing is fitted to it."""
     planned = record.placement.problem
     own = problem if planned.objective == problem.objective else problem.with_objective(planned.objective)
     predicted = predict(own, record.placement, ordered_by=planned)

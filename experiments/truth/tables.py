@@ -63,6 +63,9 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "rate_error": float(np.median([abs(one["ratio_of_median"] - 1) for one in pipes])) if pipes else None,
         "gain_of_auto": next((one["gain"] for one in steps if one["name"] == "auto"), None),
         "modes": sorted({one["timing_mode"] for one in records}),
+        "load": max((one["contention"]["load_average"] for one in cell["records"]), default=None),
+        "bursts": sum(one["measured"]["bursts"] for one in cell["records"]),
+        "discarded": sum(one["measured"]["discarded"] for one in cell["records"]),
     }
 
 
@@ -98,14 +101,14 @@ def right_pairs(predicted: Sequence[float], measured: Sequence[float], noise: fl
 def markdown(cells: Sequence[Mapping[str, Any]], host: Mapping[str, Any]) -> str:
     """All tables."""
     rows = [summary(cell) for cell in cells]
-    about = ", ".join(f"{key} {value}" for key, value in host.items())
+    about = ", ".join(f"{key} {value}".strip() for key, value in host.items())
     lines = [
-        f"Measured on {about}.",
+        f"Measured on {about}; {len(cells)} cells.",
         "",
         "| model | executor | placements | error of minimum: median, largest | error of median | Spearman "
         "| of those apart | pairs apart in right order | slowest / fastest | noise | error of rate "
-        "| auto against one device |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| auto against one device | largest load | bursts lost |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         right, known = row["right_pairs"]
@@ -114,7 +117,8 @@ def markdown(cells: Sequence[Mapping[str, Any]], host: Mapping[str, Any]) -> str
             f"| {_share(row['error_min'])}, {_share(row['error_min_max'])} | {_share(row['error_median'])} "
             f"| {row['spearman']:.2f} | {_apart(row['spearman_apart'])} | {right} of {known} "
             f"| {_times(row['range'])} | {_share(row['noise'])} "
-            f"| {_share(row['rate_error'])} | {_gain(row['gain_of_auto'])} |"
+            f"| {_share(row['rate_error'])} | {_gain(row['gain_of_auto'])} "
+            f"| {row['load']:.1f} | {row['discarded']} of {row['bursts'] + row['discarded']} |"
         )
     return "\n".join([*lines, ""])
 

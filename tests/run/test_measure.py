@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from stead import BadInput, Placement, Problem, RunFailed
+from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs, Source
+from stead.graph import REFRESH, GraphBuilder
 from stead.printing.look import PLAIN
 from stead.run.executor import Burst, Contention, Numerics, Worker
 from stead.run.measure import Candidate, measure, runs_per_burst
@@ -238,6 +240,20 @@ def test_the_producer_pays_for_one_copy_of_what_is_read_elsewhere() -> None:
     every = problem.costs.seconds[np.arange(4), placement.devices].sum() + copies.sum()
     assert believed.seconds == pytest.approx(every)  # a chain of devices: nothing overlaps
     assert believed.charge == "per_tensor"
+
+
+def test_an_updated_weight_is_copied_by_its_update_and_once_by_the_device_that_reads_it() -> None:
+    build = GraphBuilder()
+    reads = [build.operator(f"read {i}") for i in range(2)]
+    update = build.operator("update", phase="update", after=reads)
+    build.weight("w", size_bytes=8, users=[*reads, update])
+    graph = build.build()  # and two operators that receive w for the next step
+    cluster = Cluster((Device("a"), Device("b")), link_all(["a", "b"], bytes_per_second=4, latency_seconds=0.5))
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((len(graph), 2))))
+    placement = Placement(problem, [0 if v == update else 1 for v in range(len(graph))])
+    copies = copy_seconds(problem, placement)
+    assert copies[update] == 0.5 + 8 / 4
+    assert sorted(copies[graph.kinds.index(REFRESH) :].tolist()) == [0.0, 8 / 4]
 
 
 def test_predictions_say_where_their_costs_come_from() -> None:

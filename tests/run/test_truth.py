@@ -8,7 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stead import Placement
+from stead.run.predict import predict
+from stead.run.profile import take_timings
 from stead.testing import two_towers
+from stead.testing.executors import SimulatedExecutor
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not (ROOT / "experiments").is_dir(), reason="needs the experiments beside the tests")
@@ -16,10 +20,14 @@ sys.path.insert(0, str(ROOT))
 
 
 def record(name: str, predicted: float, measured: float, *, passed: bool = True) -> dict[str, object]:
-    found = {"min": measured, "median": 1.1 * measured, "iqr": 0.022 * measured, "insufficient": False}
+    found = {
+        "min": measured, "median": 1.1 * measured, "iqr": 0.022 * measured, "insufficient": False, "bursts": 5,
+        "discarded": 1,
+    }  # fmt: skip
     return {
         "name": name, "objective": "latency", "predicted": {"seconds": predicted}, "measured": found, "gain": None,
         "numerics": {"pass": passed}, "timing_mode": "fifo", "ratio": measured / predicted, "verdict": "",
+        "contention": {"load_average": 0.5},
     }  # fmt: skip
 
 
@@ -38,6 +46,7 @@ def test_errors_and_order_come_from_records_that_count() -> None:
     assert row["range"] == pytest.approx(3.0)
     shown = markdown([cell], {"": "a machine"})
     assert "| net | torch (fifo) | 3 of 4 | 10.0%, 10.0% | 21.0% | 1.00 | 1.00 (3) | 3 of 3 |" in shown
+    assert shown.rstrip().endswith("| 0.5 | 4 of 24 |")
 
 
 def test_a_page_is_filled_between_its_marks(tmp_path: Path) -> None:
@@ -73,3 +82,22 @@ def test_models_are_as_many_as_the_page_promises() -> None:
     assert len(SUBJECTS) >= 6
     assert sum(one.is_training for one in SUBJECTS) == 2
     assert all(parse(one.zoo) for one in SUBJECTS)
+
+
+def test_what_was_timed_is_kept_and_predicts_again(tmp_path: Path) -> None:
+    from experiments.truth.kept import Kept
+
+    problem = two_towers()
+    split = Placement(problem, [0, 1, 0, 1, 0])
+    executor = SimulatedExecutor(problem)
+    timings = take_timings(executor, repeats=3, bursts=2)
+    kept = Kept.of(problem, problem.cluster, timings, [Placement(problem, [0, 1, 1, 0, 0])], {"split": split})
+    kept.time_again(executor)
+    kept.save(tmp_path / "kept")
+    again = Kept.read(tmp_path / "kept")
+    assert [len(one[0].seconds) for one in again.profiles] == [6, 3]
+    cell = {"crossings": {}, "records": [record("split", 1.0, 15.0)]}
+    (told,) = again.predicted_again(cell)["records"]
+    found, _ = kept.now()
+    assert told["predicted"]["seconds"] == predict(found, split).seconds == pytest.approx(7.5, rel=0.05)
+    assert told["ratio"] == 15.0 / told["predicted"]["seconds"]

@@ -50,6 +50,15 @@ class InPlace:
     error_before: float  # root mean square of log(predicted / measured)
     error_after: float
     warnings: tuple[str, ...] = ()
+    fitted_to: tuple[Placement, ...] = ()
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What was found, by name."""
+        return {
+            "latency_factor": self.latency_factor, "byte_factor": self.byte_factor, "placements": self.placements,
+            "error_before": self.error_before, "error_after": self.error_after,
+        }  # fmt: skip
 
     @property
     def text(self) -> list[str]:
@@ -112,14 +121,17 @@ def drawn_together(graph: Graph, devices: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def fitted(problem: Problem, placements: Sequence[Placement], measured: Sequence[float]) -> InPlace:
-    """Links that explain measured seconds best; NaN is a placement that could not be timed."""
+    """Links that explain measured seconds best; not a finite number is a placement that could not be timed.
+
+    Placements may be of a problem with other costs: they were run in the order that these give.
+    """
     known = [(one, seconds) for one, seconds in zip(placements, measured, strict=True) if math.isfinite(seconds)]
     if not known:
         raise RunFailed("crossings could not be timed: every burst was lost; try again when the machine is less busy")
 
     def off(a: float, b: float) -> float:
         changed = _scaled(problem, a, b)
-        logs = [math.log(predict(changed, one, ordered_by=problem).seconds / seconds) for one, seconds in known]
+        logs = [math.log(predict(changed, one, ordered_by=one.problem).seconds / seconds) for one, seconds in known]
         return sum(log * log for log in logs)
 
     factors = list(itertools.product(LATENCIES, FACTORS))
@@ -130,7 +142,7 @@ def fitted(problem: Problem, placements: Sequence[Placement], measured: Sequence
     best = int(np.argmin(costs))
     a, b = factors[best]
     before, after = (math.sqrt(error / len(known)) for error in (off(1.0, 1.0), errors[best]))
-    return InPlace(_scaled(problem, a, b).cluster, a, b, len(known), before, after)
+    return InPlace(_scaled(problem, a, b).cluster, a, b, len(known), before, after, fitted_to=tuple(placements))
 
 
 def _scaled(problem: Problem, latency: float, per_byte: float) -> Problem:

@@ -7,6 +7,8 @@ producer, whose device is busy meanwhile; all readers use the one copy in place.
     finish[v] = start[v] + seconds[v, d] + sum over outputs t read elsewhere of latency + bytes[t] / rate
     ready[t]  = when its own copy is made
 
+An updated weight is copied twice: by its update, and by every device that begins the next step with it (`Refresh`).
+
 stead's own objective lets transfers overlap with compute, which links between cards do and copies in memory do not.
 """
 
@@ -19,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
+from stead.graph import REFRESH
 from stead.problem import Latency, Placement, Problem, Throughput
 from stead.sim import simulate
 
@@ -63,7 +66,7 @@ def on_problem(problem: Problem, placement: Placement) -> Placement:
 
 
 def copy_seconds(problem: Problem, placement: Placement) -> NDArray[np.float64]:  # [operator]
-    """What each operator's device spends on copies of its outputs that are read elsewhere."""
+    """What each operator spends on copies: of outputs that are read elsewhere, and of weights that it receives."""
     graph, routes, devices = problem.graph, problem.cluster.routes(), placement.devices
     spent = np.zeros(len(graph))
     for t, producer in enumerate(graph.tensor_producer):
@@ -73,6 +76,10 @@ def copy_seconds(problem: Problem, placement: Placement) -> NDArray[np.float64]:
         if away:
             rates = routes.bytes_per_second[home, away]
             spent[producer] += float(np.max(routes.latency_seconds[home, away] + graph.tensor_bytes[t] / rates))
+            for d in away:
+                first = next(v for v in readers if devices[v] == d)  # a device keeps one copy for all its readers
+                if graph.kinds[first] == REFRESH:
+                    spent[first] += float(graph.tensor_bytes[t] / routes.bytes_per_second[home, d])
     return spent
 
 

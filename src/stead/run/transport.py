@@ -157,13 +157,17 @@ class Segment:
 
 
 class Patience:
-    """Waits for words of a segment: spins, then yields, then naps; gives up at a deadline or when told to."""
+    """Waits for words of a segment: spins, then yields, then naps; gives up at a deadline or when told to.
+
+    In real time it never naps: others would run meanwhile, and leave caches that are cold for the next operator.
+    """
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self.deadline = 0.0
         self.sequence = 0  # of the command that is running; a stop below it is an old one
         self.on_wait: Any = None  # called now and then while nothing comes
+        self.may_nap = True
 
     def until(self, word: int, value: int) -> None:
         """Until a word is at least `value`."""
@@ -183,7 +187,7 @@ class Patience:
                 raise Late
             if self.on_wait is not None:
                 self.on_wait(now)
-            if now < yield_until and yielding is not None:
+            if yielding is not None and (now < yield_until or not self.may_nap):
                 yielding()
             else:
                 sleep(SPIN_SECONDS)

@@ -186,7 +186,7 @@ class Obedient:
             with material.torch.inference_mode(), timing.RealTime(command.real_time) as real_time:
                 return self._runs(command, replay, real_time)
         finally:
-            patience.on_wait = None
+            patience.on_wait, patience.may_nap = None, True
             gc.enable()
 
     def _prepare_inputs(self, seed: int) -> None:
@@ -213,10 +213,10 @@ class Obedient:
         def look_at_clock(now: float) -> None:
             nonlocal overran
             if real_time.granted and not overran and now > limit:
-                overran = True
+                overran = patience.may_nap = True
                 real_time.leave()
 
-        patience.on_wait = look_at_clock
+        patience.on_wait, patience.may_nap = look_at_clock, not real_time.granted
         done = Done([], [], [], 0, real_time.granted, [], {}, [])
         switches = 0
         for n in range(command.warmups + command.runs):
