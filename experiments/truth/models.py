@@ -55,6 +55,6 @@ def openvino_file(subject: Subject, folder: Path) -> Path:
         module, inputs, _ = parse(subject.zoo).torch(device="cpu")
         with torch.no_grad():
             model = ov.convert_model(module, example_input=inputs)
-        model.reshape([list(one.shape) for one in inputs])  # else every size is left open, and runs at another one
+        model.reshape({i: list(one.shape) for i, one in enumerate(inputs)})  # else every size is left open
         ov.save_model(model, path, compress_to_fp16=False)
     return path

@@ -103,3 +103,15 @@ def test_what_was_timed_is_kept_and_predicts_again(tmp_path: Path) -> None:
     found, _ = kept.now()
     assert told["predicted"]["seconds"] == predict(found, split).seconds == pytest.approx(7.5, rel=0.05)
     assert told["ratio"] == 15.0 / told["predicted"]["seconds"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the way OpenVINO takes a module
+def test_files_of_openvino_have_the_sizes_of_the_model(tmp_path: Path) -> None:
+    ov = pytest.importorskip("openvino")
+    pytest.importorskip("torch")
+    from experiments.truth.models import Subject, openvino_file
+
+    small = "zoo:bert-base?batch=1,layers=1,width=32,inner=64,heads=2,length=8,vocabulary=50"
+    model = ov.Core().read_model(openvino_file(Subject("small", small), tmp_path))
+    assert [list(one.shape) for one in model.inputs] == [[1, 8]]
