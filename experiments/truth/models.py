@@ -43,7 +43,7 @@ SUBJECTS = (
 
 
 def openvino_file(subject: Subject, folder: Path) -> Path:
-    """The model as OpenVINO's own file, written once."""
+    """The model as OpenVINO's own file at the sizes of its inputs, written once."""
     import openvino as ov
     import torch
 
@@ -54,5 +54,7 @@ def openvino_file(subject: Subject, folder: Path) -> Path:
     if not path.exists():
         module, inputs, _ = parse(subject.zoo).torch(device="cpu")
         with torch.no_grad():
-            ov.save_model(ov.convert_model(module, example_input=inputs), path, compress_to_fp16=False)
+            model = ov.convert_model(module, example_input=inputs)
+        model.reshape({i: list(one.shape) for i, one in enumerate(inputs)})  # else every size is left open
+        ov.save_model(model, path, compress_to_fp16=False)
     return path

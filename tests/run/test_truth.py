@@ -46,7 +46,9 @@ def test_errors_and_order_come_from_records_that_count() -> None:
     assert row["range"] == pytest.approx(3.0)
     shown = markdown([cell], {"": "a machine"})
     assert "| net | torch (fifo) | 3 of 4 | 10.0%, 10.0% | 21.0% | 1.00 | 1.00 (3) | 3 of 3 |" in shown
-    assert shown.rstrip().endswith("| 0.5 | 4 of 24 |")
+    assert shown.rstrip().endswith("| - | 0.5 | 4 of 24 |")
+    named = {**cell, "workers": ["b", "c"], "records": [*records, record("auto", 1.5, 1.6)]}
+    assert summary(named)["fastest_gain"] == pytest.approx(2.0 / 1.6)
 
 
 def test_a_page_is_filled_between_its_marks(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_models_are_as_many_as_the_page_promises() -> None:
 
 
 def test_what_was_timed_is_kept_and_predicts_again(tmp_path: Path) -> None:
-    from experiments.truth.kept import Kept
+    from experiments.truth.kept import RUNS, Kept
 
     problem = two_towers()
     split = Placement(problem, [0, 1, 0, 1, 0])
@@ -95,9 +97,21 @@ def test_what_was_timed_is_kept_and_predicts_again(tmp_path: Path) -> None:
     kept.time_again(executor)
     kept.save(tmp_path / "kept")
     again = Kept.read(tmp_path / "kept")
-    assert [len(one[0].seconds) for one in again.profiles] == [6, 3]
+    assert [len(one[0].seconds) for one in again.profiles] == [6, RUNS]
     cell = {"crossings": {}, "records": [record("split", 1.0, 15.0)]}
     (told,) = again.predicted_again(cell)["records"]
     found, _ = kept.now()
     assert told["predicted"]["seconds"] == predict(found, split).seconds == pytest.approx(7.5, rel=0.05)
     assert told["ratio"] == 15.0 / told["predicted"]["seconds"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the way OpenVINO takes a module
+def test_files_of_openvino_have_the_sizes_of_the_model(tmp_path: Path) -> None:
+    ov = pytest.importorskip("openvino")
+    pytest.importorskip("torch")
+    from experiments.truth.models import Subject, openvino_file
+
+    small = "zoo:bert-base?batch=1,layers=1,width=32,inner=64,heads=2,length=8,vocabulary=50"
+    model = ov.Core().read_model(openvino_file(Subject("small", small), tmp_path))
+    assert [list(one.shape) for one in model.inputs] == [[1, 8]]
