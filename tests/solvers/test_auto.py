@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from stead.problem import Constraints, Fifo, Objective
 from stead.report.phase_table import phase_table
 from stead.solvers import Search, solver
 from stead.solvers.answers import Answers
-from stead.solvers.auto import Auto
+from stead.solvers.auto import Auto, first_of_each
 from stead.solvers.auto_steps import Tuning
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.rules.simple import Even
@@ -226,3 +227,28 @@ def test_a_small_graph_is_searched_from_more_starts_than_a_large_one(monkeypatch
         )
     small, large = pools.values()
     assert large == 1 < small
+
+
+def test_of_equal_placements_the_best_keeps_its_rank() -> None:
+    assert first_of_each(["a1", "b2", "a3", "c4", "b5"], key=lambda one: one[:1].encode()) == ["a1", "b2", "c4"]
+
+
+def test_search_goes_on_from_the_best_of_all_that_it_ever_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rounds that begin with constructions may end worse than those before them: the third one does here.
+    left = chain([3.0, 2.0, 5.0, 4.0], repeat(9.0))
+    begun: list[float] = []  # with what searches begin that go on from what others left
+
+    def worse(
+        self: ScheduleSearch, search: Search, pool: list[Schedule], *, part: int = 0, settled: bool = False
+    ) -> list[Schedule]:
+        if settled:
+            begun.append(min(one.seconds for one in pool))
+        search.evaluations += 100
+        seconds = next(left)
+        return [replace(pool[0], devices=np.full(30, number, np.uint8), seconds=seconds + number) for number in (0, 1)]
+
+    monkeypatch.setattr(ScheduleSearch, "improve", worse)
+    tuning = Tuning(coarse_share=0.0, ample_coarse_share=0.0, construction_share=0.1, transfer_tries=0, one_round=0.0)
+    auto = Auto(effort=1, patience=1, exact=False, exhaustive_below=0, tuning=tuning)
+    auto.solve(unproved(), Budget(evaluations=900))
+    assert begun[:3] == [3.0, 2.0, 2.0]

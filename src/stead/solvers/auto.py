@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby, zip_longest
 from types import MappingProxyType
+from typing import TypeVar
 
 from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import BadInput
@@ -52,6 +53,7 @@ from stead.solvers.solution import Budget, Solution
 ELITES = 2  # of a new start, and of all before it, from which search goes on together
 NEW_PARTS = 2**20  # new starts draw other numbers than any round
 BUILDING = ("bounds", "start", "first answers", "rules", "constructions", "exact")  # rows that need no incumbent
+T = TypeVar("T")
 START = "start"  # what a placement is known by that search begins with
 
 
@@ -223,7 +225,7 @@ class _Run:
         self._ladder = Ladder()
         self._coarse: list[Schedule] = []  # what coarser graphs say
         self._starts: list[Schedule] = []  # what steps say, best first
-        self._best: list[Schedule] = []  # that search left
+        self._elites: list[Schedule] = []  # of all that search left, best first
         self._part = 0  # the round
         self._began = self._ends = 0.0  # the round, in elapsed seconds
         self._before_seconds = math.inf  # the objective at its beginning
@@ -362,14 +364,13 @@ class _Run:
         search, effort, part = self.search, self._effort(), self._part
         if not part:
             ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
-            different = {one.placement.devices.tobytes(): one.placement for one in reversed(ranked)}
-            placements = list(reversed(different.values()))[: self._tuning.pool]
-            self._starts = [schedule_of(placement, "auto") for placement in placements]
+            different = first_of_each(ranked, key=lambda solution: solution.placement.devices.tobytes())
+            self._starts = [schedule_of(one.placement, "auto") for one in different[: self._tuning.pool]]
         with self._within_round():
             again = bool(part % 2)
-            pool = self._best if again else _in_turn(self._coarse, self._starts)[: self._most_starts(effort)]
+            pool = self._elites if again else _in_turn(self._coarse, self._starts)[: self._most_starts(effort)]
             better = ScheduleSearch(effort=effort).improve(search, pool, part=part, settled=again)
-        self._best = [*better, *self._best][: self._tuning.pool]
+        self._keep(better)
         self._stalled = self._has_stalled()
 
     def order_transfers(self, row: Row) -> None:
@@ -433,9 +434,13 @@ class _Run:
         """Search orders from constructions that are drawn, then from the best of these and of all before."""
         search, one = self.search, ScheduleSearch(effort=effort)
         found = one.improve(search, drawn_schedules(search, self._most_starts(effort), part=part), part=part)
-        elites = [*found[:ELITES], *self._best[:ELITES]]
-        better = one.improve(search, elites, part=part + 1, settled=True)
-        self._best = [*better, *self._best][: self._tuning.pool]
+        elites = [*found[:ELITES], *self._elites[:ELITES]]
+        self._keep(one.improve(search, elites, part=part + 1, settled=True))
+
+    def _keep(self, found: list[Schedule]) -> None:
+        """Take up what a search left among the best of all; a later one that found less pushes nothing out."""
+        ranked = sorted([*found, *self._elites], key=lambda schedule: schedule.seconds)
+        self._elites = first_of_each(ranked, key=lambda schedule: schedule.devices.tobytes())[: self._tuning.pool]
 
     def _anneal_again(self, moves: int, part: int) -> None:
         """Anneal from nothing, then from the best of all."""
@@ -497,6 +502,14 @@ def _asks(
     return Row(
         name, does, limit, "" if steps else why_none, run=run, not_now=not_now, steps=steps, each_round=each_round
     )
+
+
+def first_of_each(ranked: list[T], key: Callable[[T], bytes]) -> list[T]:
+    """The first of those with equal keys, in their order."""
+    found: dict[bytes, T] = {}
+    for one in ranked:
+        found.setdefault(key(one), one)
+    return list(found.values())
 
 
 def _in_turn(one: list[Schedule], other: list[Schedule]) -> list[Schedule]:

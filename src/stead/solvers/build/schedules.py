@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ class Schedule:
     order: NDArray[np.int32]  # operators, topological
     name: str = ""  # of the variant that built it
     by_reader: bool = False  # what is read first; else what is produced first
+    seconds: float = math.inf  # what a search says of it; inf where none has looked
 
     def program(self, problem: Problem) -> ProgramOrder:
         """The order as a policy of the simulator; it lists transfers if they go by reader."""

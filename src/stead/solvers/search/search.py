@@ -13,6 +13,7 @@ from stead import _native
 from stead.errors import BadInput, Infeasible
 from stead.graph.weights import resident_bytes
 from stead.problem import Latency, Placement, PlacetoDispatch, Problem, ProgramOrder
+from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate, simulate_many
 from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
 from stead.solvers.few_devices import few_devices
@@ -132,7 +133,7 @@ class ScheduleSearch:
             search.evaluations += min(
                 evaluations, result.work // len(search.problem.graph)
             )  # the last move may exceed it
-            found = [Schedule(state.devices, state.order, "search", state.sends == 1) for state in result.pool]
+            found = [_schedule(state) for state in result.pool]
             fits = [_offer(search, schedule) for schedule in found]
             fits_so_far = fits[0]
             if not fits_so_far:
@@ -259,9 +260,14 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
     return Schedule(placement.devices, np.asarray(trace.order, dtype=np.int32), name, listed)
 
 
+def _schedule(state: _native.SearchState) -> Schedule:
+    return Schedule(state.devices, state.order, "search", state.sends == 1, state.ticks / TICKS_PER_SECOND)
+
+
 def in_both_ways(pool: list[Schedule]) -> list[Schedule]:
     """Each schedule as it is and with channels that send in the other order."""
-    return [replace(one, by_reader=way) for one in pool for way in (one.by_reader, not one.by_reader)]
+    ways = [(one, way) for one in pool for way in (one.by_reader, not one.by_reader)]
+    return [replace(one, by_reader=way, seconds=math.inf) for one, way in ways]
 
 
 def _misfit(problem: Problem, error: Infeasible, name: str) -> list[Schedule]:
