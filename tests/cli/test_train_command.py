@@ -97,3 +97,16 @@ def test_hsdag_is_trained_for_sequential_execution_and_used(
 def test_a_negative_number_of_updates_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(["train", "colocrl", "--graphs", GRAPH, "--devices", "2x 3090", "--updates", "-3"]) == 2
     assert capsys.readouterr().err == "stead: updates must be at least 0, got -3\n"
+
+
+def test_networks_whose_opinions_walks_follow_learn_from_made_up_problems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = str(tmp_path / "p.safetensors")
+    train = ["train", "placeto", "--updates", "1", "-o", policy, "--set", "policy=", "--set", "episodes=2"]
+    assert exit_code([*train, "--problems", "2", "--set", "decoder=walk", "--json"]) == 0
+    assert [row["graph"] for row in json.loads(capsys.readouterr().out)["graphs"]] == ["made 0", "made 1"]
+    assert exit_code([*train, "--problems", "2"]) == 2
+    assert "makes up no problems unless decoder=walk" in capsys.readouterr().err
+    assert exit_code([*train, "--problems", "2", "--set", "decoder=walk", "--graphs", "zoo:demo"]) == 2
+    assert "not both" in capsys.readouterr().err
