@@ -35,6 +35,7 @@ from stead.learn.walk.walking import PER_WALK
 
 Read = TypeVar("Read", contravariant=True)  # what a network reads of a problem
 SCALE = 5.0  # C
+AVERAGE = 0.98  # of the moving average that is written: about the last 50 updates
 MOST_DIFFERENCE = 0.1  # of two logarithms, as in evolution.py
 LACK = 0.5  # that a walk counts longer which does not fit, before what it lacks
 
@@ -70,7 +71,7 @@ class OpinionTraining:
     pairs: int = 8
     sigma: float = 0.06
     learning_rate: float = 1e-3
-    graphs_per_step: int = 4
+    graphs_per_step: int = 16
     clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
@@ -127,6 +128,7 @@ class OpinionLoop(Loop[Inputs]):
                 self.optimiser.zero_grad(set_to_none=True)
                 torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
                 norm = self.stepped(training.clip_norm)
+                self._average()
         return Step(
             tasks=tasks, seconds=seconds, entropy=mean_of([]), gradient=norm, stepped=stepped,
             network_seconds=clock.seconds,
@@ -138,8 +140,15 @@ class OpinionLoop(Loop[Inputs]):
         return scorer_of(own).walked(opinions_of(self.thinks, own.inputs)[None], [self.credit("greedy")])[1][0]
 
     def policy_arrays(self) -> Arrays:
-        """The network of the last update."""
-        return network_arrays(self.module)
+        """The moving average of the network, which has less of the noise of the last updates."""
+        return self.kept or network_arrays(self.module)
+
+    def _average(self) -> None:
+        now = network_arrays(self.module)
+        self.kept = {
+            name: (AVERAGE * self.kept[name] + (1 - AVERAGE) * array).astype(array.dtype) if self.kept else array
+            for name, array in now.items()
+        }
 
     @property
     def taught(self) -> bool:
