@@ -26,10 +26,7 @@ from suite import CLUSTERS, Case, own_cases, zoo_cases
 
 from stead.errors import Infeasible
 from stead.learn.gdp.method import GDP
-from stead.learn.gdp.method import SHIPPED as OLD_GDP
 from stead.learn.gdp.method import SHIPPED_WALK as GDP_FILE
-from stead.learn.ground.policy import NetworkPolicy
-from stead.learn.ground.solver import PolicySolver
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.placeto.method import SHIPPED_WALK as PLACETO_FILE
 from stead.learn.placeto.method import Placeto
@@ -51,7 +48,6 @@ ROWS = {
     "gdp": "`gdp`, decoder=walk", "gdp shuffled": "control: its last layer in random order",
     "placeto": "`placeto`, decoder=walk", "placeto shuffled": "control: its last layer in random order",
     "zero": "control: opinions of zero (list scheduling, 16 walks)", "walk": "`walk`: 16 walks by learned rules",
-    "gdp devices": "`gdp`, decoder=devices: greedy and 63 samples",
 }  # fmt: skip
 PAGES = ("experiments/walk/README.md", "docs/learned/gdp.md", "docs/learned/placeto.md")
 HUGE = "zoo:gnmt-8?phase=train,steps=80"
@@ -101,8 +97,6 @@ def judged(case: Case, files: dict[str, Path]) -> dict[str, Any]:
             if mixed:
                 shuffled(solver)
             row[f"{name} shuffled" if mixed else name] = asked(solver, problem)
-    old = PolicySolver(NetworkPolicy.load(OLD_GDP, GDP), baselines=())
-    row["gdp devices"] = timed(lambda: old.solve(problem, Budget()))
     return row
 
 

@@ -137,7 +137,9 @@ class OpinionLoop(Loop[Inputs]):
     def greedy(self, task: Task[object]) -> NDArray[np.uint8]:  # a row
         """What a walk by the opinions as they are finds."""
         own = self.tasks[self.number(task)]
-        return scorer_of(own).walked(opinions_of(self.thinks, own.inputs)[None], [self.credit("greedy")])[1][0]
+        _, rows = scorer_of(own).walked(opinions_of(self.thinks, own.inputs)[None], [self.credit("greedy")])
+        row: NDArray[np.uint8] = rows[0]
+        return row
 
     def policy_arrays(self) -> Arrays:
         """The moving average of the network, which has less of the noise of the last updates."""
@@ -145,10 +147,10 @@ class OpinionLoop(Loop[Inputs]):
 
     def _average(self) -> None:
         now = network_arrays(self.module)
-        self.kept = {
-            name: (AVERAGE * self.kept[name] + (1 - AVERAGE) * array).astype(array.dtype) if self.kept else array
-            for name, array in now.items()
-        }
+        for name, array in now.items() if self.kept else ():
+            before, own = (one.astype(np.float64) for one in (self.kept[name], array))
+            now[name] = (AVERAGE * before + (1 - AVERAGE) * own).astype(array.dtype)
+        self.kept = now
 
     @property
     def taught(self) -> bool:
