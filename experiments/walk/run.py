@@ -170,7 +170,7 @@ def started(case: Case) -> dict[str, Any]:
 
 
 def auto() -> None:
-    """`auto` that begins with the walk against `auto` as it is; wall seconds, so on one core of a quiet machine."""
+    """`auto` that begins with the walk against `auto` as it is; wall seconds, so on a quiet machine."""
     cells = Cells(RESULTS / "auto.json")
     for case in zoo_cases(AUTO, ("4 equal",)):
         for seconds in AUTO_SECONDS:
