@@ -86,7 +86,7 @@ from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
 from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
 from stead.learn.walk.opinion_scorer import OpinionScorer
-from stead.learn.walk.opinion_solver import OpinionSolver, no_walk
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk
 from stead.problem import Problem
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.solution import Budget, Solution
@@ -243,6 +243,8 @@ class GDP:
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Ask the policy, fine-tune it, or train on the problem."""
         path = self._file()
+        if path is None and self.walks:
+            return learn_and_walk(self, problem, budget, seed, threads=self.threads)
         if path is None:
             return solve_by_learning(self._within(budget, problem), problem, budget, seed)
         if not self.fine_tune and (asked := self._opinions(path)) is not None:
@@ -251,6 +253,8 @@ class GDP:
             return PolicySolver(NetworkPolicy.load(path, GDP), polish=self.polish).solve(problem, budget, seed)
         same = read_policy(path, GDP)[0].network_options()
         tuned = varied(self, **same, policy=str(path), updates=self.fine_tune, imitation=0)
+        if tuned.walks:
+            return learn_and_walk(tuned, problem, budget, seed, threads=self.threads)
         return solve_by_learning(tuned._within(budget, problem), problem, budget, seed)
 
     def learner(
@@ -392,8 +396,6 @@ class GDP:
 
     def _within(self, budget: Budget, problem: Problem) -> GDP:
         """With so few samples that a budget of evaluations allows some twenty updates; nothing slow if it is short."""
-        if self.walks:
-            return self
         most, copies = self.samples or PRESETS[self.variant].training.samples, self.parts.copies.split(",")
         if budget.evaluations is not None:
             most = min(most, max(8, budget.evaluations // 20))

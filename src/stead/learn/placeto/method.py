@@ -60,15 +60,7 @@ from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.policy import Proposal, Seen, read_policy
 from stead.learn.ground.reward import Evaluator, Reward
-from stead.learn.ground.solver import (
-    BASELINES,
-    Account,
-    begin_with_baselines,
-    polish,
-    shown,
-    solve_by_learning,
-    start_of,
-)
+from stead.learn.ground.solver import BASELINES, Account, begin_with_baselines, polish, shown, start_of
 from stead.learn.ground.task import Start, Task, constructed
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import load_network, one_thread
@@ -80,7 +72,7 @@ from stead.learn.placeto.opinions import Overview, Viewer
 from stead.learn.placeto.timed import TimedScorer
 from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
 from stead.learn.walk.opinion_scorer import OpinionScorer
-from stead.learn.walk.opinion_solver import OpinionSolver, no_walk
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk
 from stead.problem import Problem
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
@@ -238,7 +230,7 @@ class Placeto:
             return asked.solve(problem, budget, seed)
         chosen = replace(self, policy="") if path is None else replace(self, policy=str(path), updates=self.fine_tune)
         if self.walks:
-            return solve_by_learning(chosen, problem, budget, seed)
+            return learn_and_walk(chosen, problem, budget, seed, threads=self.threads)
         search = started(self, problem, budget, seed)
         with search.interruptible(), one_thread():
             known = begin_with_baselines(search, BASELINES)

@@ -11,14 +11,24 @@ from numpy.typing import NDArray
 from stead.coarsen import Grouping
 from stead.learn.ground.network import Inputs
 from stead.learn.ground.policy import Seen
-from stead.learn.ground.solver import BASELINES, begin_with_baselines, not_asked, polish
+from stead.learn.ground.solver import (
+    BASELINES,
+    Learns,
+    Patience,
+    begin_with_baselines,
+    learn_on,
+    not_asked,
+    polish,
+    start_of,
+)
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.walk.method import Walk
-from stead.learn.walk.opinion_loop import Opined, opinions_of
+from stead.learn.walk.opinion_loop import Opined, OpinionLoop, opinions_of
 from stead.learn.walk.opinions import OpinedGrounds, walk_by_opinions
 from stead.learn.walk.walk_plans import WALKS
 from stead.problem import Placement, Problem
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 
@@ -93,3 +103,37 @@ class OpinionSolver(Generic[Inputs]):
     def _asked(self, problem: Problem) -> tuple[Grouping, NDArray[np.float32], Seen]:
         grouping, inputs = self.method.inputs(problem)
         return grouping, opinions_of(self.network, inputs), self.method.seen(inputs)
+
+
+def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, *, threads: int) -> Solution:
+    """Walk by the opinions that a network begins with, train it on the problem, and walk by what has become of them.
+
+    Rewards are those of one kind of walk; an answer is the best of several kinds, before and after.
+    """
+    search = started(method, problem, budget, seed)
+    with search.interruptible(), one_thread():
+        known = begin_with_baselines(search, BASELINES)
+        looks, left = method.looks(problem), search.remaining_evaluations
+        if left is not None and left <= looks:
+            search.notes.append(not_asked(method.name, looks, search))
+        elif len(problem.graph) and len(problem.cluster) > 1 and not search.done:
+            learner = method.learner([problem], seed, [start_of(search, known)])
+            assert isinstance(learner, OpinionLoop)
+            search.evaluations += learner.evaluations
+            learner.tasks[0].scorer.evaluations = 0  # the search has counted them
+            if learner.taught:
+                _walk(search, learner, method.name, threads)
+            learn_on(search, method, learner, Patience(0))
+            if not search.done:
+                _walk(search, learner, method.name, threads)
+        if method.polish:
+            polish(search)
+    return search.solution()
+
+
+def _walk(search: Search, learner: OpinionLoop[object], name: str, threads: int) -> None:
+    task = learner.tasks[0]
+    grounds = OpinedGrounds(task.problem, task.grouping.group)
+    told = f"{name} {'walk' if learner.taught else 'prior'}"
+    opinions = opinions_of(learner.thinks, task.inputs)
+    walk_by_opinions(search, grounds, opinions, name=told, walks=WALKS, threads=threads)
