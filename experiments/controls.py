@@ -4,7 +4,7 @@
 
 PAPER is colocrl, hdp, gdp, placeto, hsdag, or fair (GDP against HDP, from no start and from the same one). Graphs are
 small and synthetic, so that each paper takes minutes; all that is simulated counts, starts included. Cells are kept in
-PAPER/results/controls (fair: gdp/results/fair) and are not computed again. Rows:
+PAPER/results/controls (fair: gdp/results/fair) and are not computed again; pages in docs/learned get the tables. Rows:
 
     starts                  the best rule or construction that the learner is given, as it is
     prior alone             learning rate 0: what the network draws before it has learnt anything
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from comparison import Cells, bound, median_of, reference_cluster, solved, spread
+from pages import fill
 
 from stead import Problem
 from stead.cluster import Cluster
@@ -207,7 +208,9 @@ def run(paper: str, given: argparse.Namespace) -> str:
         rows["bound"] = [cells.get(f"{name} | bound | 0", partial(bound, problem))]
         for label in ("starts", *PAPERS[paper], *RULES[1:], f"{rival}, same evaluations", "bound"):
             table.setdefault(label, []).append(spread(rows[label], single))
-    return "\n".join([*lines, *(f"| {label} | {' | '.join(row)} |" for label, row in table.items())]) + "\n"
+    lines += [f"| {label} | {' | '.join(row)} |" for label, row in table.items()]
+    fill(f"docs/learned/{paper}.md", "controls", lines[1:])
+    return "\n".join(lines) + "\n"
 
 
 def fair(given: argparse.Namespace) -> str:

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,11 @@ struct WalkShape {
 };
 
 WalkVariant checked_variant(int rule, double bias, double foresight, const std::string& average, double noise,
-                            std::uint64_t seed, bool retime) {
+                            std::uint64_t seed, bool retime, int opinion) {
     if (!(bias >= 0.0 && bias <= 1e6)) fail("bias must lie in 0..1e6, got ", bias);
     if (!(foresight >= 0.0 && foresight <= 1e6)) fail("foresight must lie in 0..1e6, got ", foresight);
     if (!(noise >= 0.0 && noise <= 1e6)) fail("noise must lie in 0..1e6, got ", noise);
-    return {bias, foresight, parse_average(average), noise, seed, retime, rule};
+    return {bias, foresight, parse_average(average), noise, seed, retime, rule, opinion};
 }
 
 }  // namespace
@@ -46,11 +47,11 @@ void bind_walk(nb::module_& module) {
         .def(
             "__init__",
             [](WalkVariant* self, int rule, double bias, double foresight, const std::string& average, double noise,
-               std::uint64_t seed, bool retime) {
-                new (self) WalkVariant(checked_variant(rule, bias, foresight, average, noise, seed, retime));
+               std::uint64_t seed, bool retime, int opinion) {
+                new (self) WalkVariant(checked_variant(rule, bias, foresight, average, noise, seed, retime, opinion));
             },
             nb::kw_only(), "rule"_a = 0, "bias"_a = 1.0, "foresight"_a = 0.0, "average"_a = "mean", "noise"_a = 0.0,
-            "seed"_a = 0, "retime"_a = false);
+            "seed"_a = 0, "retime"_a = false, "opinion"_a = WalkVariant::none);
     nb::class_<Walk> walk(module, "Walk", "Devices and an order, found by one walk.");
     def_devices(walk, "devices", &Walk::devices, "[operator]");
     def_array(walk, "order", &Walk::order, "Operators, topological.");
@@ -67,14 +68,21 @@ void bind_walk(nb::module_& module) {
     module.def(
         "walks",
         [](const WalkTables& tables, const Matrix<double>& weights, const std::vector<WalkVariant>& variants,
-           const Vector<std::int64_t>& limit_bytes, double seconds, int threads) {
+           const Vector<std::int64_t>& limit_bytes, const Matrix<double>& opinions, double seconds,
+           int threads) {
             const double limit = checked_seconds(seconds);
             const auto rules = matrix("weights", weights, weights.shape(0), rule_weights);
+            std::span<const double> thought;
+            if (opinions.is_valid()) {
+                const auto width = static_cast<std::size_t>(tables.list.units()) * tables.problem().devices;
+                thought = matrix("opinions", opinions, opinions.shape(0), width);
+            }
             return without_gil(
-                [&] { return walks(tables, rules, variants, vector(limit_bytes), limit, workers(threads)); });
+                [&] { return walks(tables, rules, thought, variants, vector(limit_bytes), limit, workers(threads)); });
         },
         "tables"_a, "weights"_a.noconvert(), nb::kw_only(), "variants"_a, "limit_bytes"_a.noconvert(),
-        "seconds"_a = INFINITY, "threads"_a = 0, "A walk for each variant, by the row of weights that it names.");
+        "opinions"_a.noconvert().none() = nb::none(), "seconds"_a = INFINITY, "threads"_a = 0,
+        "A walk for each variant, by the rows of weights and of opinions [row, unit * device] that it names.");
 }
 
 }  // namespace stead::bindings

@@ -94,10 +94,11 @@ private:
 /// One walk.
 class Walker {
 public:
-    Walker(const WalkTables& tables, const Rule& rule, const WalkVariant& variant,
+    /// `opinion` [unit, device] is empty where there is none.
+    Walker(const WalkTables& tables, const Rule& rule, std::span<const double> opinion, const WalkVariant& variant,
            std::span<const std::int64_t> limit_bytes, Watch& watch)
-        : tables_(tables), problem_(tables.problem()), rule_(rule), variant_(variant), state_(tables, limit_bytes),
-          rng_(variant.seed), watch_(watch), pace_(watch) {}
+        : tables_(tables), problem_(tables.problem()), rule_(rule), opinion_(opinion), variant_(variant),
+          state_(tables, limit_bytes), rng_(variant.seed), watch_(watch), pace_(watch) {}
 
     Walk build(Judge& judge) {
         if (rule_.queues())
@@ -155,6 +156,8 @@ private:
             describe_devices(state_, choice_, features_);
             rule_.score(features_, describe_unit(state_, choice_), k, logits);
         }
+        if (!opinion_.empty())
+            for (int d = 0; d < k; ++d) logits[d] += opinion_[std::int64_t{unit} * k + d];
         if (variant_.noise > 0)
             for (int d = 0; d < k; ++d) logits[d] += variant_.noise * rng_.exponential();
         return best(logits);
@@ -228,6 +231,7 @@ private:
     const WalkTables& tables_;
     const Problem& problem_;
     const Rule& rule_;
+    const std::span<const double> opinion_;
     const WalkVariant variant_;
     WalkState state_;
     Choice choice_;
@@ -237,27 +241,43 @@ private:
     Pace pace_;
 };
 
-void check(const WalkTables& tables, std::span<const double> weights, std::span<const WalkVariant> variants,
-           std::span<const std::int64_t> limit_bytes) {
+constexpr double most_weight = 1e6;
+
+std::int64_t opinions_of_row(const WalkTables& tables) {
+    return std::int64_t{tables.list.units()} * tables.problem().devices;
+}
+
+void check(const WalkTables& tables, std::span<const double> weights, std::span<const double> opinions,
+           std::span<const WalkVariant> variants, std::span<const std::int64_t> limit_bytes) {
     if (static_cast<std::int64_t>(limit_bytes.size()) != tables.problem().devices)
         fail("limit_bytes needs ", tables.problem().devices, " entries, one per device, got ", limit_bytes.size());
     for (const std::int64_t bytes : limit_bytes)
         if (bytes < 0) fail("limit_bytes must not be negative, got ", bytes);
     if (weights.size() % rule_weights) fail("a rule has ", rule_weights, " weights, got ", weights.size(), " in all");
     for (const double weight : weights)
-        if (!(std::abs(weight) <= 1e6)) fail("weights must lie in -1e6..1e6, got ", weight);
+        if (!(std::abs(weight) <= most_weight)) fail("weights must lie in -1e6..1e6, got ", weight);
+    const std::int64_t width = opinions_of_row(tables);
+    const auto held = static_cast<std::int64_t>(opinions.size());
+    if (width ? held % width : held) fail("a row of opinions has ", width, " numbers, got ", held, " in all");
+    for (const double opinion : opinions)
+        if (!(std::abs(opinion) <= most_weight)) fail("opinions must lie in -1e6..1e6, got ", opinion);
     const auto rules = static_cast<std::int64_t>(weights.size()) / rule_weights;
-    for (const WalkVariant& variant : variants)
+    const std::int64_t rows = width ? held / width : 0;
+    for (const WalkVariant& variant : variants) {
         if (variant.rule < 0 || variant.rule >= rules)
             fail("a variant names rule ", variant.rule, ", there are ", rules, " from 0");
+        if (variant.opinion != WalkVariant::none && (variant.opinion < 0 || variant.opinion >= rows))
+            fail("a variant names row ", variant.opinion, " of opinions, there are ", rows, " from 0");
+    }
 }
 
 }  // namespace
 
-std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weights,
+std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weights, std::span<const double> opinions,
                         std::span<const WalkVariant> variants, std::span<const std::int64_t> limit_bytes,
                         double seconds, const Workers& workers) {
-    check(tables, weights, variants, limit_bytes);
+    check(tables, weights, opinions, variants, limit_bytes);
+    const std::int64_t width = opinions_of_row(tables);
     Watch watch(seconds, workers);
     std::vector<Rule> rules;
     for (std::size_t begin = 0; begin < weights.size(); begin += rule_weights)
@@ -269,8 +289,10 @@ std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weight
         const auto judge = std::make_shared<Judge>(tables.problem());
         return [&, judge](std::int64_t row) {
             const WalkVariant& variant = variants[row];
+            std::span<const double> opinion;
+            if (variant.opinion != WalkVariant::none) opinion = opinions.subspan(variant.opinion * width, width);
             try {
-                results[row] = Walker(tables, rules[variant.rule], variant, limit_bytes, watch).build(*judge);
+                results[row] = Walker(tables, rules[variant.rule], opinion, variant, limit_bytes, watch).build(*judge);
             } catch (const OutOfTime&) {
                 const std::int32_t operators = tables.problem().operators;
                 results[row] = {std::vector<DeviceIndex>(operators), std::vector<std::int32_t>(operators)};

@@ -2,9 +2,10 @@
 //
 // An operator that is ready has a priority: its upward rank plus weighed features. The first operator of a unit chooses
 // its device by
-//     logit(d) = - folds((value(d) - least value) / scale) + weights . features(d),
+//     logit(d) = - folds((value(d) - least value) / scale) + weights . features(d) + opinion(unit, d),
 // in which value is what HEFT compares: the finish, with transfers and later work weighed as the variant says. Devices
-// without room are left out as in list scheduling. So a rule whose weights are all zero *is* HEFT, to the bit.
+// without room are left out as in list scheduling. Opinions come from outside, such as from a network; without any, or
+// with zeros, a rule whose weights are all zero *is* HEFT, to the bit.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,9 @@ struct WalkVariant {
     std::uint64_t seed = 0;           // of these numbers
     bool retime = false;              // try the order of upward ranks at the chosen devices, too; keep the better one
     std::int32_t rule = 0;            // the row of its weights
+    std::int32_t opinion = none;      // the row of the opinions that are added to logits
+
+    static constexpr std::int32_t none = -1;
 };
 
 struct Walk {
@@ -39,10 +43,10 @@ struct Walk {
     static constexpr Ticks not_built = -2;  // time was up before; devices and order mean nothing then
 };
 
-/// A walk for each variant by the rule that it names. `weights` [rule, rule_weights]; `limit_bytes` [device] is what
-/// weights and long-lived tensors may take. The same for any number of threads. What is not finished after so many
-/// seconds is not built.
-std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weights,
+/// A walk for each variant by the rule that it names. `weights` [rule, rule_weights]; `opinions` [row, unit, device];
+/// `limit_bytes` [device] is what weights and long-lived tensors may take. The same for any number of threads. What is
+/// not finished after so many seconds is not built.
+std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weights, std::span<const double> opinions,
                         std::span<const WalkVariant> variants, std::span<const std::int64_t> limit_bytes,
                         double seconds, const Workers& workers);
 

@@ -31,12 +31,28 @@ void zero_weights_are_heft() {
     const std::vector<ListVariant> list{{ListRule::heft}, {ListRule::heft, 4.0}};
     const std::vector<WalkVariant> walk{{}, {.bias = 4.0}};
     const auto wanted = list_schedules(tables.list, list, problem.memory_bytes, inf, {1, {}});
-    const auto found = walks(tables, std::vector<double>(rule_weights), walk, problem.memory_bytes, inf, {1, {}});
+    const auto found = walks(tables, std::vector<double>(rule_weights), {}, walk, problem.memory_bytes, inf, {1, {}});
     for (std::size_t i = 0; i < walk.size(); ++i) {
         CHECK(found[i].devices == wanted[i].devices && found[i].order == wanted[i].order);
         CHECK(found[i].ticks == wanted[i].ticks);
     }
     CHECK(found[0].ticks == ticks(7.5) && found[0].simulations == 1);
+}
+
+void opinions_of_zero_change_nothing_and_strong_ones_decide() {
+    const Problem problem = two_towers().build();
+    const WalkTables tables(problem, singles, singles);
+    std::vector<double> opinions(2 * 5 * 2);
+    for (int unit = 0; unit < 5; ++unit) opinions[10 + 2 * unit + 1] = 50.0;  // the second row: all on device 1
+    const std::vector<WalkVariant> variants{{}, {.opinion = 0}, {.opinion = 1}};
+    const std::vector<double> zero(rule_weights);
+    const auto found = walks(tables, zero, opinions, variants, problem.memory_bytes, inf, {1, {}});
+    CHECK(found[0].devices == found[1].devices && found[0].order == found[1].order);
+    CHECK(found[2].devices == std::vector<std::uint8_t>(5, 1));
+    const std::vector<WalkVariant> third{{.opinion = 2}};
+    CHECK(refused([&] { walks(tables, zero, opinions, third, problem.memory_bytes, inf, {1, {}}); }));
+    opinions.pop_back();
+    CHECK(refused([&] { walks(tables, zero, opinions, variants, problem.memory_bytes, inf, {1, {}}); }));
 }
 
 void any_weights_make_a_schedule_on_any_number_of_threads() {
@@ -45,8 +61,8 @@ void any_weights_make_a_schedule_on_any_number_of_threads() {
     std::vector<WalkVariant> variants;
     for (std::int32_t n = 0; n < 20; ++n)
         variants.push_back({.noise = 0.5, .seed = static_cast<std::uint64_t>(n), .retime = true, .rule = n % 3});
-    const auto one = walks(tables, mixed_weights(3), variants, problem.memory_bytes, inf, {1, {}});
-    const auto many = walks(tables, mixed_weights(3), variants, problem.memory_bytes, inf, {3, {}});
+    const auto one = walks(tables, mixed_weights(3), {}, variants, problem.memory_bytes, inf, {1, {}});
+    const auto many = walks(tables, mixed_weights(3), {}, variants, problem.memory_bytes, inf, {3, {}});
     for (std::size_t i = 0; i < variants.size(); ++i) {
         CHECK(one[i].devices == many[i].devices && one[i].order == many[i].order && one[i].ticks == many[i].ticks);
         CHECK(one[i].ticks >= ticks(7.5) && one[i].simulations == 2);
@@ -60,7 +76,7 @@ void what_makes_no_sense_is_refused() {
     const std::vector<double> zero(rule_weights), nan(rule_weights, std::nan(""));
     const auto refuses = [&](const std::vector<double>& weights, const std::vector<WalkVariant>& variants,
                              const std::vector<std::int64_t>& limit) {
-        return refused([&] { walks(tables, weights, variants, limit, inf, {1, {}}); });
+        return refused([&] { walks(tables, weights, {}, variants, limit, inf, {1, {}}); });
     };
     CHECK(refuses(zero, second, problem.memory_bytes) && refuses(nan, first, problem.memory_bytes));
     CHECK(refuses({1.0}, first, problem.memory_bytes) && refuses(zero, first, {1}) && refuses(zero, first, {1, -1}));
@@ -73,6 +89,7 @@ void what_makes_no_sense_is_refused() {
 void test_walk() {
     logarithms_by_lines_meet_powers_of_two();
     zero_weights_are_heft();
+    opinions_of_zero_change_nothing_and_strong_ones_decide();
     any_weights_make_a_schedule_on_any_number_of_threads();
     what_makes_no_sense_is_refused();
 }

@@ -3,7 +3,9 @@
     python experiments/walk/run.py judge     the policy of the package beside its controls
     python experiments/walk/run.py more      the same problems with 40 walks instead of 16, about 3 times heft's CPU
     python experiments/walk/run.py large     as a start of search, on graphs of 5,000 operators and more
-    python experiments/walk/run.py data      rules trained on 20, 200 and 1,000 problems
+    python experiments/walk/run.py data      rules trained on 20, 200, 1,000 and 5,000 problems, as many walks each
+    python experiments/walk/run.py validate FILE ...    policies side by side on unseen made-up problems
+    python experiments/walk/run.py auto      `auto` that begins with the walk beside `auto`, large graphs
     python experiments/walk/run.py tables    results/README.md from what there is
 
 Every part keeps what it has in results/*.json, problem by problem; run it again to go on. CPU seconds, one thread.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,18 +29,29 @@ from stead.errors import Infeasible
 from stead.learn.walk.evolution import Evolution, MadeProblems, Strategy
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
+from stead.learn.walk.walk_plans import lengths_of
 from stead.learn.walk.walk_rules import Grounds, Rules, Step
+from stead.learn.walk.walk_training import PLAN_SCOPE
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Solution
+from stead.solvers.auto import Auto
 from stead.solvers.build.list_scheduling import Heft
 from stead.solvers.search.search import ScheduleSearch
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from pages import fill  # noqa: E402
+
 RESULTS = HERE / "results"
+LAB_BOOK = "experiments/walk/README.md"
+PAGES = (LAB_BOOK, "docs/learned/walk.md")
 OPERATORS_PER_SECOND = 15e6  # that search decodes on one thread, about
-AMOUNTS = (20, 200, 1000)
-CURVE = Evolution(generations=80, pairs=12, batch=24)  # of the curve over the amount of data
+AMOUNTS = (20, 200, 1000, 5000)
+CURVE = Evolution(generations=300, pairs=12, batch=20)  # of the curve over the amount of data: 6,000 times a problem
+VALIDATED = range(11_000_000, 11_000_250)  # seeds that neither rules nor plans were chosen on
+AUTO = ("gnmt-8", "rnnlm-8", "nasnet-large", "amoebanet", "t5-large")
+AUTO_SECONDS = (1.0, 5.0)
 CPU_SECONDS = (1.0,)  # of a search with its starts
 MORE = 40  # walks
 RANDOM = (1, 2)  # seeds of the control with random weights
@@ -155,6 +169,39 @@ def started(case: Case) -> dict[str, Any]:
     return row
 
 
+def auto() -> None:
+    """`auto` that begins with the walk against `auto` as it is; wall seconds, so on a quiet machine."""
+    cells = Cells(RESULTS / "auto.json")
+    for case in zoo_cases(AUTO, ("4 equal",)):
+        for seconds in AUTO_SECONDS:
+            cells.get(f"{case.key} | {seconds:g} s", lambda case=case, seconds=seconds: begun(case, seconds))
+
+
+def begun(case: Case, seconds: float) -> dict[str, Any]:
+    """Both on one problem, in the same time."""
+    _ = case.problem.native
+    row: dict[str, Any] = {"operators": len(case.problem.graph)}
+    for start in ("", "walk"):
+        chosen = Auto(start=start)
+        row[start or "auto"] = timed(lambda chosen=chosen: chosen.solve(case.problem, Budget(seconds=seconds)))
+    return row
+
+
+def auto_table(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Ratios to `auto` as it is."""
+    lines = ["| graph, cluster, time | operators | with the walk / without | CPU s with / without |"]
+    lines.append("|---|---:|---:|---:|")
+    for key, row in sorted(rows.items()):
+        ratio = row["walk"]["seconds"] / row["auto"]["seconds"]
+        shown = f"{row['walk']['cpu']:.1f} / {row['auto']['cpu']:.1f}"
+        lines.append(f"| {key.replace(' | ', ', ')} | {row['operators']:,} | {ratio:.3f} | {shown} |")
+    for limit in AUTO_SECONDS:
+        own = [row for key, row in rows.items() if key.endswith(f"| {limit:g} s")]
+        mean, wins, losses, _ = mean_ratio((row["walk"]["seconds"], row["auto"]["seconds"]) for row in own)
+        lines.append(f"| geometric mean at {limit:g} s (wins/losses) | | {mean:.3f} ({wins}/{losses}) | |")
+    return lines
+
+
 def data() -> None:
     """One rule for every amount of problems, as many generations each; one walk against one walk of HEFT."""
     cells = Cells(RESULTS / "data.json")
@@ -185,6 +232,23 @@ def learned(amount: int, seed: int, unseen: list[Grounds]) -> dict[str, Any]:
             gains.append(math.log(best[1] / best[0]))
     error = float(np.std(gains) / math.sqrt(len(gains)))
     return {"ratio": math.exp(float(np.mean(gains))), "error": error, "problems": len(gains), "cpu": spent}
+
+
+def validate(paths: list[Path]) -> None:
+    """Best of the walks of each policy beside those of list scheduling, on made-up problems that nothing has seen."""
+    policies = {"zero weights": Walk().rules.without_learning(), "shipped": Walk().rules}
+    policies |= {str(path): Rules.load(path) for path in paths}
+    lengths: dict[str, list[float]] = {name: [] for name in policies}
+    for seed in VALIDATED:
+        grounds = Grounds(made_problem(seed, PLAN_SCOPE).problem)
+        for name, rules in policies.items():
+            best = lengths_of(grounds, rules.weights, rules.plans[grounds.kind]).min()
+            lengths[name].append(float(best))
+    zero = np.array(lengths["zero weights"])
+    for name, found in lengths.items():
+        gains = np.array(found) - zero
+        error = gains.std() / math.sqrt(len(gains))
+        print(f"{name}: {math.exp(gains.mean()):.4f} of zero weights, +- {error:.4f}, {len(gains)} problems")
 
 
 def mean_ratio(rows: Iterable[tuple[float | None, float | None]]) -> tuple[float, int, int, int]:
@@ -274,39 +338,57 @@ def large_table(rows: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def data_table(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Amounts of data."""
+    ordered = sorted(rows.items(), key=lambda one: int(one[0].partition(" ")[0]))
+    return ["| trained on | ratio | +- | CPU s |", "|---|---:|---:|---:|"] + [
+        f"| {key} | {row['ratio']:.4f} | {row['error']:.4f} | {row['cpu']:.0f} |" for key, row in ordered
+    ]
+
+
 def tables() -> None:
     """Everything that has been measured, as a page."""
     lines = ["# Results of the walk", "", "Written by `python experiments/walk/run.py tables`.", ""]
-    found = {name: Cells(RESULTS / f"{name}.json").rows for name in ("judge", "more", "large", "data")}
+    found = {name: Cells(RESULTS / f"{name}.json").rows for name in ("judge", "more", "large", "auto", "data")}
     for key, row in found["more"].items():
         found["judge"].get(key, {})["more"] = row
     if rows := list(found["judge"].values()):
+        for page in PAGES:
+            fill(page, "held-out families", judge_table(rows))
+        fill(LAB_BOOK, "by family", family_table(rows))
         lines += ["## Held-out families: ratio to the heft family (wins/losses)", "", *judge_table(rows), ""]
         lines += ["## The same by family", "", *family_table(rows), ""]
     if many := [row for row in found["judge"].values() if "more" in row]:
         alone, both = told(many, lambda row: row["more"]["seconds"]), told(many, lambda row: pooled(row, "more"))
         lines += [f"With {MORE} walks on the zoo and nmt: {alone}, with heft {both}; {spent(many, 'more')} CPU ms", ""]
         lines[-2] += f" where heft takes {spent(many, 'heft')}."
+        for page in PAGES:
+            fill(page, "more walks", [lines[-2]])
     if found["large"]:
+        fill(LAB_BOOK, "large graphs", large_table(found["large"]))
         lines += ["## As a start of search, large graphs", "", *large_table(found["large"]), ""]
+    if found["auto"]:
+        lines += ["## `auto` that begins with the walk", "", *auto_table(found["auto"]), ""]
+        fill(LAB_BOOK, "auto", auto_table(found["auto"]))
     if found["data"]:
         lines += ["## Amount of data: one walk over one walk of HEFT, unseen problems", ""]
-        lines += ["| trained on | ratio | +- | CPU s |", "|---|---:|---:|---:|"]
-        lines += [
-            f"| {key} | {row['ratio']:.4f} | {row['error']:.4f} | {row['cpu']:.0f} |"
-            for key, row in sorted(found["data"].items(), key=lambda one: int(one[0].partition(" ")[0]))
-        ]
-        lines += [""]
+        lines += [*data_table(found["data"]), ""]
+        fill(LAB_BOOK, "amount of data", data_table(found["data"]))
     (RESULTS / "README.md").write_text("\n".join(lines))
 
 
 def main() -> None:
     """Run a part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"judge": judge, "more": more, "large": large, "data": data, "tables": tables}
-    parser.add_argument("part", choices=parts)
+    parts = {"judge": judge, "more": more, "large": large, "auto": auto, "data": data, "tables": tables}
+    parser.add_argument("part", choices=[*parts, "validate"])
+    parser.add_argument("files", nargs="*", type=Path)
+    given = parser.parse_args()
+    if given.part == "validate":
+        validate(given.files)
+        return
     RESULTS.mkdir(exist_ok=True)
-    parts[parser.parse_args().part]()
+    parts[given.part]()
     tables()
 
 

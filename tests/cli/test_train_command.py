@@ -119,3 +119,16 @@ def test_curves_grow_on_a_terminal_and_pipes_get_lines(tmp_path: Path, monkeypat
     last = OURS.sub(b"", on_terminal(*resumed, columns=100).out.split(b"\x1b[J")[-1]).decode().splitlines()
     assert last[0].startswith(" update 5 of 5  ")
     assert len(last[1].split()[-1]) == 5  # with those of the first run
+
+
+def test_networks_whose_opinions_walks_follow_learn_from_made_up_problems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = str(tmp_path / "p.safetensors")
+    train = ["train", "placeto", "--updates", "1", "-o", policy, "--set", "policy=", "--set", "episodes=2"]
+    assert exit_code([*train, "--problems", "2", "--set", "decoder=walk", "--json"]) == 0
+    assert [row["graph"] for row in json.loads(capsys.readouterr().out)["graphs"]] == ["made 0", "made 1"]
+    assert exit_code([*train, "--problems", "2"]) == 2
+    assert "makes up no problems unless decoder=walk" in capsys.readouterr().err
+    assert exit_code([*train, "--problems", "2", "--set", "decoder=walk", "--graphs", "zoo:demo"]) == 2
+    assert "not both" in capsys.readouterr().err

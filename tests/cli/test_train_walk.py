@@ -62,7 +62,7 @@ def test_graphs_of_ones_own_carry_the_policy_of_the_package_on(capsys: pytest.Ca
         (["walk", "--problems", "3", "--graphs", GRAPH, "--devices", "2x 3090"], "give one of them"),
         (["walk", "--problems", "-3"], "give one of them"),
         (["walk", "--problems", "3", "--updates", "-1"], "updates must not be negative"),
-        (["search"], "give --graphs"),
+        (["search"], "does not learn"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(wrong: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

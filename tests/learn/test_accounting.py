@@ -48,12 +48,17 @@ LEARNERS: dict[str, Learns] = {
     "gdp faithful": varied(GDP("faithful", policy="", updates=2, polish=False), **SMALL_GDP),
     "gdp pretrained": GDP(polish=False),
     "gdp fine-tuned": varied(GDP(fine_tune=2, samples=8, polish=False), copies=COPIES),
+    "gdp by walks, pretrained": GDP(decoder="walk", polish=False),
+    "gdp by walks": varied(GDP(policy="", updates=2, samples=4, decoder="walk", polish=False), hidden=16),
+    "gdp by walks, fine-tuned": GDP(decoder="walk", fine_tune=2, samples=4, polish=False),
     "hsdag": HSDAG(evaluations=30, hidden=16, portfolio=False),
     "hsdag faithful": HSDAG("faithful", evaluations=40, portfolio=False),
     "placeto": Placeto(policy="", updates=2, episodes=2),
     "placeto that copies": varied(Placeto(policy="", updates=2, episodes=4, imitation=1, teacher=64), led=2),
     "placeto faithful": Placeto("faithful", updates=2, episodes=2),
     "placeto pretrained": Placeto(),
+    "placeto by walks, pretrained": Placeto(decoder="walk"),
+    "placeto by walks": Placeto(policy="", updates=2, episodes=2, decoder="walk"),
 }
 SMALL = grid(layers=2, steps=2)
 
@@ -89,6 +94,14 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     for name in BATCHES:
         watched(name, len)
     watched("simulate", lambda _: 1)
+    walks = _native.walks
+
+    def walked(*given: Any, **options: Any) -> Any:
+        found = walks(*given, **options)
+        counted.rows += sum(walk.simulations for walk in found) if counted.running else 0
+        return found
+
+    monkeypatch.setattr(_native, "walks", walked)
     explain = Search._infeasible
 
     def explained(self: Search) -> Any:

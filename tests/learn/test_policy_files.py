@@ -83,3 +83,11 @@ def test_parts_are_varied_beside_options() -> None:
     assert varied(method, samples=3).parts == method.parts
     with pytest.raises(TypeError, match="attentoin"):
         varied(GDP(), attentoin=False)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    arrays, document = tensor_file.load(SHIPPED)
+    newer = tmp_path / "newer.safetensors"
+    tensor_file.save(newer, arrays, {**document, "trained": {**document["trained"], "format": 2}})  # type: ignore[dict-item]
+    with pytest.raises(BadInput, match="has format 2, this stead reads 1; train it again"):
+        read_policy(newer, GDP)

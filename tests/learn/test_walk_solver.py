@@ -14,7 +14,7 @@ import pytest
 
 from stead import Budget, Latency, Problem, Throughput, solver
 from stead.errors import BadInput
-from stead.learn.walk import method
+from stead.learn.walk import walking
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
 from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Rules, Step
@@ -81,15 +81,15 @@ def test_every_simulation_counts_and_no_budget_is_exceeded(
         counted += len(rows)
         return simulate_many(problem, rows, **options)
 
-    def walking(self: Grounds, *given: Any, **options: Any) -> Any:
+    def walked(self: Grounds, *given: Any, **options: Any) -> Any:
         nonlocal counted
         walks = walk(self, *given, **options)
         counted += sum(one.simulations for one in walks)
         return walks
 
-    for module in (search_state, method):
+    for module in (search_state, walking):
         monkeypatch.setattr(module, "simulate_many", counting)
-    monkeypatch.setattr(Grounds, "walk", walking)
+    monkeypatch.setattr(Grounds, "walk", walked)
     found = Walk().solve(problem_of(7), Budget(evaluations=evaluations))
     assert found.evaluations == counted
     assert evaluations is None or counted <= evaluations

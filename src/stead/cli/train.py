@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 TIMES = ("best drawn", "last greedy", "start", "bound", "best rule")
+MOST_SHOWN = 40  # graphs in the table
 
 
 def train(
@@ -29,7 +30,8 @@ def train(
     ] = None,
     devices: options.Devices = None,
     problems: Annotated[
-        int, typer.Option(help="So many problems that are made up from seeds, in place of --graphs; walk only.")
+        int,
+        typer.Option(help="So many problems that are made up from seeds, in place of --graphs; walk, decoder=walk."),
     ] = 0,
     updates: Annotated[int, typer.Option(help="Steps of the optimiser.")] = 500,
     seed: options.Seed = 0,
@@ -79,11 +81,14 @@ def train(
 
         given = [_problem(model, devices, "latency", "dataflow") for model in graphs or ()]
         return train_rules(chosen, given, problems, updates, seed, output, resume=resume, every=every, json=json)
-    if not graphs or problems:
-        raise BadInput("give --graphs MODEL to learn from" + (f"; {policy} makes up no problems" if problems else ""))
     if not hasattr(chosen, "learner"):
         *others, last = solver_names("learned")
         raise BadInput(f"{policy} is a solver that does not learn; {', '.join(others)} and {last} do")
+    if problems and not getattr(chosen, "walks", False):
+        raise BadInput(f"give --graphs MODEL to learn from; {policy} makes up no problems unless decoder=walk")
+    if bool(graphs) == bool(problems):
+        raise BadInput("give --graphs MODEL to learn from" + (", or --problems N, not both" if problems else ""))
+    graphs = graphs or []
     runs = import_module("stead.learn.ground.training_run")  # by name: the command line does not know what learns
     train_policy = import_module("stead.learn.ground.solver").train_policy
     run = runs.Run(output, updates, resume, every)
@@ -99,6 +104,9 @@ def train(
             log.begin("train", policy=policy, graphs=graphs, updates=updates, seed=seed)
             progress = TrainProgress(runs, run, log)
             learned = [_problem(model, devices, *goal) for model in graphs] if source is None else [source.problem]
+            if problems:
+                learned = import_module("stead.learn.walk.made_problems").practice_problems(problems)
+                graphs = [f"made {n}" for n in range(problems)]
             learner = train_policy(
                 chosen, learned, graphs, run, seed=seed, engine=spread, report=progress, evaluate=source
             )
@@ -122,7 +130,9 @@ def train(
         also = {"measured": measured} if measured else {}
         print_json({"policy": str(output), "updates": learner.version, "seed": seed, "graphs": found, **also})
         return 0
-    show("\n".join(_table(found, look())))
+    show("\n".join(_table(found[:MOST_SHOWN], look())))
+    if len(found) > MOST_SHOWN:
+        print_lines([f"... and {len(found) - MOST_SHOWN} more graphs; --json has them all"])
     if measured:
         print_lines([line("measured", _told(measured))])
     print_lines([line("wrote", f"{output}    next: stead place MODEL --solver {policy} --policy {output}")])

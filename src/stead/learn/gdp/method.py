@@ -72,6 +72,7 @@ from stead.learn.gdp.features import (
 from stead.learn.gdp.network import MOST_DEVICES, GraphInputs, GraphPlacer, Shape, by_unit, repaired
 from stead.learn.ground.equal_devices import canonical, device_classes
 from stead.learn.ground.features import VOCABULARY
+from stead.learn.ground.loop import Loop
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_least, check_words
@@ -83,6 +84,9 @@ from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.solver import PolicySolver, solve_by_learning
 from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
+from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
+from stead.learn.walk.opinion_scorer import OpinionScorer
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk
 from stead.problem import Problem
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.few_devices import few_devices
@@ -93,6 +97,8 @@ Level = Literal["auto", "operator", "unit"]
 Actions = Literal["unit", "operator"]
 PRETRAINED = "pretrained"  # the policy that comes with the package
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "gdp.safetensors"
+SHIPPED_WALK = SHIPPED.with_name("gdp-walk.safetensors")  # whose opinions walks follow
+Decoder = Literal["devices", "walk"]
 MOST_UNITS = 512
 OPERATOR_LEVEL = 500  # operators up to which the network reads operators when `level` is auto
 CONSTRUCTIONS = (
@@ -199,9 +205,12 @@ class GDP:
     graphs_per_step: int = 4
     polish: bool = True
     threads: int = 0  # of the simulator; 0: all cores
+    decoder: str = "devices"  # of all units at once; or walk: list scheduling that follows the network's opinions
 
     def __post_init__(self) -> None:
-        check_words(self, {"variant": get_args(Variant)})
+        check_words(self, {"variant": get_args(Variant), "decoder": get_args(Decoder)})
+        if self.walks and self.variant != "corrected":
+            raise BadInput("gdp: walks follow the corrected variant; leave out variant or decoder")
         check_least(self, dict.fromkeys(("fine_tune", "updates", "samples", "imitation"), 0))
         check_least(self, {"units": 1, "graphs_per_step": 1})
 
@@ -211,13 +220,18 @@ class GDP:
         return Parts()
 
     @property
+    def walks(self) -> bool:
+        """Whether walks follow its opinions."""
+        return self.decoder == "walk"
+
+    @property
     def places_units(self) -> bool:
         """Whether a choice is about a unit, not about an operator."""
         return (self.parts.actions or ("unit" if PRESETS[self.variant].corrected else "operator")) == "unit"
 
     def unsupported(self, problem: Problem) -> str | None:
-        """Clusters of more devices than the network has numbers for."""
-        return self.misfit(0, problem)
+        """Clusters of more devices than the network has numbers for, and what walks cannot place."""
+        return (no_walk(problem) if self.walks else None) or self.misfit(0, problem)
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """One network serves every number of devices up to its limit."""
@@ -231,12 +245,18 @@ class GDP:
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Ask the policy, fine-tune it, or train on the problem."""
         path = self._file()
+        if path is None and self.walks:
+            return learn_and_walk(self, problem, budget, seed, threads=self.threads)
         if path is None:
             return solve_by_learning(self._within(budget, problem), problem, budget, seed)
+        if not self.fine_tune and (asked := self._opinions(path)) is not None:
+            return asked.solve(problem, budget, seed)
         if not self.fine_tune:
             return PolicySolver(NetworkPolicy.load(path, GDP), polish=self.polish).solve(problem, budget, seed)
         same = read_policy(path, GDP)[0].network_options()
         tuned = varied(self, **same, policy=str(path), updates=self.fine_tune, imitation=0)
+        if tuned.walks:
+            return learn_and_walk(tuned, problem, budget, seed, threads=self.threads)
         return solve_by_learning(tuned._within(budget, problem), problem, budget, seed)
 
     def learner(
@@ -246,7 +266,7 @@ class GDP:
         starts: Sequence[Start],
         *,
         evaluate: Evaluator | None = None,
-    ) -> OneShot[GraphInputs]:
+    ) -> Loop[GraphInputs]:
         """A network with its graphs, ready for the first update; it begins with the policy of a given file.
 
         `evaluate` measures instead of simulating; it is given devices alone, without the order of a sample.
@@ -258,10 +278,45 @@ class GDP:
         network, preset = own.network(0, seed), PRESETS[own.variant]
         if arrays is not None:
             load_network(network, arrays)
-        tasks = [own._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
-        learner = OneShot(network, tasks, own._training(preset), seed=seed)
+        learner: Loop[GraphInputs]
+        if own.walks:
+            if evaluate is not None:
+                raise BadInput("gdp: walks are simulated, not measured; leave out decoder=walk or --reward")
+            walked = [own._walked_task(problem, start) for problem, start in zip(problems, starts, strict=True)]
+            learner = OpinionLoop(network, network, walked, own._opinion_training(), seed=seed)
+        else:
+            given = zip(problems, starts, strict=True)
+            tasks = [own._task(problem, preset, start, evaluate) for problem, start in given]
+            learner = OneShot(network, tasks, own._training(preset), seed=seed)
         learner.carried_on = taught
         return learner
+
+    def _walked_task(self, problem: Problem, start: Start) -> Task[GraphInputs]:
+        """A problem on which opinions are worth what walks make of them."""
+        if (reason := no_walk(problem)) is not None:
+            raise BadInput(f"gdp: decoder=walk cannot place {problem.graph.name}: {reason}")
+        grouping, inputs = self.inputs(problem)
+        scorer = OpinionScorer(problem, grouping, threads=self.threads, limit=start.limit)
+        scorer.charge(inputs.seen.evaluations)
+        if inputs.seen.cut is not None:
+            cut = inputs.seen.cut
+            scorer.begin_with(scorer.whole(cut.devices[None, :])[0], cut.seconds, cut.name)
+        return Task(grouping, inputs, scorer, Reward("log", start.reference_seconds(problem)), start)
+
+    def _opinion_training(self) -> OpinionTraining:
+        pairs = max(1, self.samples // 2) if self.samples else OpinionTraining().pairs
+        return OpinionTraining(
+            pairs=pairs, learning_rate=self.learning_rate, graphs_per_step=self.graphs_per_step
+        )  # fmt: skip
+
+    def _opinions(self, path: Path) -> OpinionSolver[GraphInputs] | None:
+        """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
+        method, arrays, devices, taught = read_policy(path, GDP)
+        if not method.walks:
+            return None
+        network = method.network(devices, 0)
+        load_network(network, arrays)
+        return OpinionSolver(method, network, taught, threads=self.threads, polish=self.polish)
 
     def network(self, devices: int, seed: int) -> GraphPlacer:
         """A network with random weights, whatever the number of devices."""
@@ -287,10 +342,10 @@ class GDP:
             directions=2 if corrected else 1,
             attention=parts.attention,
             superposition=parts.superposition,
-            ordinals=parts.ordinals,
+            ordinals=parts.ordinals and not self.walks,
             residual=corrected,
             fixed_devices=0 if corrected else FAITHFUL_DEVICES,
-            priorities=parts.priorities and corrected,
+            priorities=parts.priorities and corrected and not self.walks,
         )
 
     def inputs(self, problem: Problem) -> tuple[Grouping, GraphInputs]:
@@ -298,7 +353,8 @@ class GDP:
         corrected = PRESETS[self.variant].corrected
         units = placed_groups(problem, most=self.units) if self.places_units else unit_groups(problem)
         level = self.parts.level
-        by_unit = level == "unit" or (level == "auto" and corrected and len(problem.graph) > OPERATOR_LEVEL)
+        large = corrected and len(problem.graph) > OPERATOR_LEVEL
+        by_unit = self.walks or level == "unit" or (level == "auto" and large)
         nodes = units if by_unit else single_groups(problem.graph)
         found = graph_inputs(
             problem,
@@ -325,7 +381,8 @@ class GDP:
     def network_options(self) -> dict[str, object]:
         """What a reader of the file needs to build the same network and to ask it the same way."""
         kept = {name: value for name, value in asdict(self.parts).items() if name != "copies"}
-        return {"variant": self.variant, "units": self.units, **kept}
+        decoder = {"decoder": self.decoder} if self.walks else {}  # files that name none are of the other kind
+        return {"variant": self.variant, "units": self.units, **decoder, **kept}
 
     @classmethod
     def stored(cls, options: Mapping[str, object]) -> AblatedGDP:
@@ -336,7 +393,8 @@ class GDP:
         """Where the policy lies; None to train without one."""
         if self.policy != PRETRAINED:
             return Path(self.policy) if self.policy else None
-        return SHIPPED if SHIPPED.exists() and self.variant == "corrected" else None
+        shipped = SHIPPED_WALK if self.walks else SHIPPED
+        return shipped if shipped.exists() and self.variant == "corrected" else None
 
     def _within(self, budget: Budget, problem: Problem) -> GDP:
         """With so few samples that a budget of evaluations allows some twenty updates; nothing slow if it is short."""

@@ -244,6 +244,17 @@ class GraphPlacer(Network[GraphInputs]):
         rows, units = self.placements(inputs, actions), len(inputs.allowed)
         return torch.cat([names.gather(1, rows[:, :units]), rows[:, units:]], dim=1)
 
+    # What walks follow
+
+    @property
+    def say(self) -> nn.Linear:
+        """What a node weighs the devices by; zero at the beginning."""
+        return self.weigh
+
+    def codes(self, inputs: GraphInputs) -> tuple[Tensor, Tensor]:  # [N, H], [N, K, WEIGHED]
+        """What is made of every node, and what it finds on every device."""
+        return self.read(inputs), self.found(inputs.beside)
+
     # The pass
 
     def tables(self, inputs: GraphInputs) -> list[Tensor]:  # [M, K] and, with priorities, [M, CLASSES]

@@ -28,6 +28,8 @@ from stead.learn.ground.torch_state import check_network, load_network, network_
 from stead.printing.wording import one_line
 from stead.problem import Problem
 
+FORMAT = 1  # of policies of networks; another number is refused
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
@@ -201,6 +203,8 @@ def read_policy(path: Path, kind: type[M]) -> tuple[M, Arrays, int, bool]:
         reason = one_line(f"{type(error).__name__}: {error}", 200)
         raise BadInput(f"{path} does not say how its network is built: {reason}") from None
     trained = document.get("trained")
+    if isinstance(trained, Mapping) and trained.get("format", FORMAT) != FORMAT:
+        raise BadInput(f"{path} has format {trained['format']!r}, this stead reads {FORMAT}; train it again")
     return method, arrays, devices, not (isinstance(trained, Mapping) and trained.get("updates") == 0)
 
 

@@ -158,7 +158,7 @@ def solve_by_learning(
                 search.notes.append(not_asked(method.name, looks, search))
             else:
                 start = start_of(search, known)
-                _learn(search, method, method.learner([problem], seed, [start]), Patience(patience))
+                learn_on(search, method, method.learner([problem], seed, [start]), Patience(patience))
         for name in after:
             if not search.done:
                 search.try_solver(solver(name))
@@ -348,7 +348,7 @@ class Account:
         return "" if start is None else f", began with {start.by} {shown(start.seconds)}"
 
 
-def _learn(search: Search, method: Learns, learner: Trainee, patience: Patience) -> None:
+def learn_on(search: Search, method: Learns, learner: Trainee, patience: Patience) -> None:
     """Updates on one problem, each handed to the search; what was there before them comes first."""
     task = learner.tasks[0]
     account, scorer = Account(search, task, method.name), task.scorer

@@ -18,9 +18,9 @@ from stead.errors import BadInput
 from stead.files import read_text, write_text
 from stead.learn.ground import curves, tensor_file
 from stead.learn.ground.loop import Metrics, State, Trainee
+from stead.learn.ground.policy import FORMAT
 from stead.printing.wording import one_line
 
-FORMAT = 1
 COLUMNS = ("elapsed_seconds", *Metrics.__dataclass_fields__)
 MAY_LACK = ("best", "start", "mean", "greedy")  # null in the log where nothing was scored
 

@@ -179,6 +179,15 @@ class State:
         f, mask = self._device_features(v)
         return torch.from_numpy(e), torch.full((rows,), v), torch.from_numpy(f), torch.from_numpy(mask)
 
+    def overview(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:  # [d, B, N], [N, K, F]
+        """Features of groups while none is current, and of every group on every device in the first episode."""
+        e = self._features(0)
+        e[3] = e[5] = 0.0
+        for column, times in ((4, self.start), (6, self.finish)):
+            e[column] = times / np.maximum(times.max(axis=1, keepdims=True), 1e-30)
+        f = np.stack([self._device_features(v)[0][0] for v in range(self.walk.inputs.groups)])
+        return e, f
+
     def _features(self, v: int) -> NDArray[np.float32]:  # [d, B, N]; all within -1 .. 1
         inputs, observation = self.walk.inputs, self.walk.observation
         rows, groups = self.rows.shape

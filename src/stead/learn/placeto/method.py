@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 
 from stead.coarsen import Grouping
 from stead.errors import BadInput
-from stead.learn.ground.loop import Algorithm, collapsed
+from stead.learn.ground.loop import Algorithm, Loop, collapsed
 from stead.learn.ground.option_checks import check_least, check_words
 from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
@@ -68,7 +68,11 @@ from stead.learn.placeto.episodes import Observation
 from stead.learn.placeto.features import Inputs, View, inputs_of
 from stead.learn.placeto.learner import EpisodeTraining, KnownRows, PlacetoLearner, random_rows
 from stead.learn.placeto.network import PlacetoNet
+from stead.learn.placeto.opinions import Overview, Viewer
 from stead.learn.placeto.timed import TimedScorer
+from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
+from stead.learn.walk.opinion_scorer import OpinionScorer
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk
 from stead.problem import Problem
 from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
@@ -79,6 +83,8 @@ Variant = Literal["corrected", "faithful"]
 Traversal = Literal["topological", "random"]
 PRETRAINED = "pretrained"  # the policy that comes with the package
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "placeto.safetensors"
+SHIPPED_WALK = SHIPPED.with_name("placeto-walk.safetensors")  # whose opinions walks follow
+Decoder = Literal["episodes", "walk"]
 MOST_GROUPS = 2000
 CONSTRUCTIONS = ("chunks", "heft")  # contiguous blocks and list scheduling: placements that episodes begin at
 START_SHARE = 0.5  # of a budget of evaluations, that constructions may take
@@ -160,9 +166,12 @@ class Placeto:
     learning_rate: float = 1e-3
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
+    decoder: str = "episodes"  # that visit groups; or walk: list scheduling that follows the network's opinions
 
     def __post_init__(self) -> None:
-        check_words(self, {"variant": get_args(Variant)})
+        check_words(self, {"variant": get_args(Variant), "decoder": get_args(Decoder)})
+        if self.walks and self.variant != "corrected":
+            raise BadInput("placeto: walks follow the corrected variant; leave out variant or decoder")
         check_least(self, dict.fromkeys(("updates", "fine_tune", "imitation", "teacher", "groups"), 0))
         check_least(self, {"episodes": 2})
         if self.groups > MOST_GROUPS:
@@ -176,6 +185,17 @@ class Placeto:
     def parts(self) -> Parts:
         """The parts as they are, unless an experiment or a file says otherwise."""
         return Parts()
+
+    @property
+    def walks(self) -> bool:
+        """Whether walks follow its opinions."""
+        return self.decoder == "walk"
+
+    @property
+    def viewer(self) -> Viewer:
+        """What opinions are made from."""
+        groups = self.groups or PRESETS[self.variant].groups
+        return Viewer(groups, self.view, self.observation, self.threads)
 
     @property
     def observation(self) -> Observation:
@@ -195,6 +215,8 @@ class Placeto:
     def unsupported(self, problem: Problem) -> str | None:
         """Training takes every problem; a policy with one output per device those with as many devices."""
         path = self._file()
+        if self.walks and (reason := no_walk(problem)) is not None:
+            return reason
         return None if path is None else PlacetoPolicy.load(path).unsupported(problem)
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
@@ -206,12 +228,17 @@ class Placeto:
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Ask the policy, fine-tune it, or train on the problem."""
         path = self._file()
+        if path is not None and not self.fine_tune and (asked := self._opinions(path)) is not None:
+            return asked.solve(problem, budget, seed)
         chosen = replace(self, policy="") if path is None else replace(self, policy=str(path), updates=self.fine_tune)
+        if self.walks:
+            return learn_and_walk(chosen, problem, budget, seed, threads=self.threads)
         search = started(self, problem, budget, seed)
         with search.interruptible(), one_thread():
             known = begin_with_baselines(search, BASELINES)
             if len(problem.graph) and len(problem.cluster) > 1 and not search.done:
                 learner = chosen.learner([problem], seed, [start_of(search, known)])
+                assert isinstance(learner, PlacetoLearner)
                 _improve(search, learner, chosen.updates)
             if self.polish:
                 polish(search)
@@ -224,7 +251,7 @@ class Placeto:
         starts: Sequence[Start],
         *,
         evaluate: Evaluator | None = None,
-    ) -> PlacetoLearner:
+    ) -> Loop[object]:
         """A network with its graphs, ready for the first update; it begins with the policy of a given file.
 
         `evaluate` measures instead of simulating.
@@ -239,14 +266,43 @@ class Placeto:
                 f"placeto with one output per device learns for one number of devices, got clusters of "
                 f"{sorted(counts)}; leave out faithful"
             )
-        tasks = [own._task(problem, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
-        known = [known_rows(task) for task in tasks]
         network = own.network(max(counts, default=1), seed)
         if arrays is not None:
             load_network(network, arrays)
+        if own.walks:
+            if evaluate is not None:
+                raise BadInput("placeto: walks are simulated, not measured; leave out decoder=walk or --reward")
+            walked = [own._walked_task(problem, start) for problem, start in zip(problems, starts, strict=True)]
+            taught_by_walks = OpinionLoop(network, network, walked, own._opinion_training(), seed=seed)
+            taught_by_walks.carried_on = taught
+            return taught_by_walks
+        tasks = [own._task(problem, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
+        known = [known_rows(task) for task in tasks]
         learner = PlacetoLearner(network, tasks, own._training(), own.observation, known, seed=seed)
         learner.carried_on = taught
         return learner
+
+    def _walked_task(self, problem: Problem, start: Start) -> Task[Overview]:
+        """A problem on which opinions are worth what walks make of them."""
+        if (reason := no_walk(problem)) is not None:
+            raise BadInput(f"placeto: decoder=walk cannot place {problem.graph.name}: {reason}")
+        grouping, seen = self.viewer.inputs(problem)
+        scorer = OpinionScorer(problem, grouping, threads=self.threads, limit=start.limit)
+        scorer.charge(seen.seen.evaluations)
+        return Task(grouping, seen, scorer, Reward("log", start.reference_seconds(problem)), start)
+
+    def _opinion_training(self) -> OpinionTraining:
+        return OpinionTraining(pairs=self.episodes, learning_rate=self.learning_rate)
+
+    def _opinions(self, path: Path) -> OpinionSolver[Overview] | None:
+        """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
+        method, arrays, devices, taught = read_policy(path, Placeto)
+        if not method.walks:
+            return None
+        network = method.network(devices, 0)
+        load_network(network, arrays)
+        viewer = replace(method.viewer, threads=self.threads)
+        return OpinionSolver(viewer, network, taught, threads=self.threads, polish=self.polish)
 
     def network(self, devices: int, seed: int) -> PlacetoNet:
         """A network with random weights."""
@@ -259,6 +315,7 @@ class Placeto:
                 devices=devices if seen.one_hot else 0,
                 parts=self.view.parts,
                 messages=self.parts.messages,
+                opinions=self.walks,
             )
 
     def inputs(self, problem: Problem) -> tuple[Grouping, Inputs]:
@@ -267,8 +324,8 @@ class Placeto:
         return grouping, inputs_of(problem, grouping, self.view)
 
     def looks(self, problem: Problem) -> int:
-        """Its constructions keep within what is left."""
-        return 0
+        """Its constructions keep within what is left; opinions are made from list scheduling."""
+        return self.viewer.looks(problem) if self.walks else 0
 
     def planned(self, updates: int) -> Placeto:
         """With so many updates, which rate and entropy are planned for."""
@@ -277,7 +334,8 @@ class Placeto:
     def network_options(self) -> dict[str, object]:
         """What a reader of the file needs to build the same network and to show it the same."""
         kept = {name: value for name, value in asdict(self.parts).items() if name in KEPT}
-        return {"variant": self.variant, "groups": self.groups, **kept}
+        decoder = {"decoder": self.decoder} if self.walks else {}  # files that name none are of the other kind
+        return {"variant": self.variant, "groups": self.groups, **decoder, **kept}
 
     @classmethod
     def stored(cls, options: Mapping[str, object]) -> AblatedPlaceto:
@@ -288,7 +346,8 @@ class Placeto:
         """Where the policy lies; None to train without one."""
         if self.policy != PRETRAINED:
             return Path(self.policy) if self.policy else None
-        return SHIPPED if SHIPPED.exists() and self.variant == "corrected" else None
+        shipped = SHIPPED_WALK if self.walks else SHIPPED
+        return shipped if shipped.exists() and self.variant == "corrected" else None
 
     def _training(self) -> EpisodeTraining:
         preset = PRESETS[self.variant].training
@@ -358,6 +417,7 @@ class PlacetoPolicy:
     def learner(self, problem: Problem, seed: int) -> PlacetoLearner:
         """The network before a problem."""
         own = replace(self.method, policy="").learner([problem], seed, [Start.of(problem)])
+        assert isinstance(own, PlacetoLearner)
         load_network(own.network, self.arrays)
         own.carried_on = self.taught
         return own

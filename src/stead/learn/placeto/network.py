@@ -14,6 +14,7 @@ Notation    N groups, K devices, R rows (states of one graph), d features of a g
     z = [Agg_1(h, ancestors of v), Agg_2(h, descendants), Agg_3(h, peers), h_v]  width 8d
     shared head     logit_k = FNN(8d + F, [64, 32], 1)([z, f_k])               any number of devices
     one-hot head    logits = FNN(8d, [16d, 8d], K)(z)                          as published
+    opinions        LN(z) and f of all groups, for walks to follow (opinions.py); no group is current
 
 Both directions, and all pools, are computed side by side as stacks of matrices, features first: products of narrow
 matrices are several times faster that way. Rows never mix and a batch is of one
@@ -22,11 +23,16 @@ graph: there is no padding, and no mask of another graph to be taken by mistake.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
 from stead.learn.ground.seq2seq import NEVER
 from stead.learn.placeto.features import Inputs
+
+if TYPE_CHECKING:
+    from stead.learn.placeto.opinions import Overview
 
 ROUNDS = 8
 
@@ -77,6 +83,7 @@ class PlacetoNet(nn.Module):
         devices: int = 0,
         parts: int = 3,
         messages: bool = True,
+        opinions: bool = False,
     ) -> None:
         super().__init__()
         d, self.parts, self.messages = features, parts, messages
@@ -85,9 +92,15 @@ class PlacetoNet(nn.Module):
         self.pooling = Aggregators(parts, 2 * d)
         wide = (parts + 1) * 2 * d
         self.devices = devices  # 0: shared head
-        self.head = (
-            fnn(wide, [16 * d, 8 * d], devices) if devices else fnn(wide + device_features, [64, 32], 1)
-        )
+        if opinions:
+            self.norm = nn.LayerNorm(wide)
+            self.say = nn.Linear(wide, device_features)
+            nn.init.zeros_(self.say.weight)
+            nn.init.zeros_(self.say.bias)
+        else:
+            self.head = (
+                fnn(wide, [16 * d, 8 * d], devices) if devices else fnn(wide + device_features, [64, 32], 1)
+            )
 
     def forward(self, inputs: Inputs, e: Tensor, v: Tensor, f: Tensor, mask: Tensor) -> Tensor:  # [R, K]
         """Logits; -inf where `mask` [R, K] is not set."""
@@ -109,6 +122,14 @@ class PlacetoNet(nn.Module):
         told = self.pooling.told(pooled).reshape(self.parts * wide, rows)
         own = h[:, torch.arange(rows), v]
         return torch.cat([told, own]).t()
+
+    def codes(self, seen: Overview) -> tuple[Tensor, Tensor]:  # [N, (P + 1) 2d], [N, K, F]
+        """What is made of every group, and what it finds on every device, for opinions."""
+        h = self.embedded(seen.inputs, seen.e)[:, 0]
+        heard = self.pooling.heard(h[None].expand(self.parts, -1, -1))
+        told = self.pooling.told(torch.bmm(heard, seen.inputs.reach.transpose(1, 2)))
+        z: Tensor = self.norm(torch.cat([told.flatten(0, 1), h]).t())
+        return z, seen.f
 
     def embedded(self, inputs: Inputs, e: Tensor) -> Tensor:  # [2d, R, N]
         """h of every row and group."""

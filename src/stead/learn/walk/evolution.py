@@ -39,6 +39,7 @@ LACK = 0.5  # that a schedule counts longer which does not fit, before what it l
 LAST_SHARE = 0.3  # of the generations, whose mean is kept
 LAST_RATE = 0.1  # of the rate, in the last generation
 SHARPNESS = 30.0  # s: a rule that is 1 / s behind its rivals counts about half
+KEPT_OPERATORS = 3_000_000  # of all problems that are kept in memory; others are made again when they come up
 RIVAL_BIASES = (1.0, 2.0, 4.0)
 FORMAT = 1
 
@@ -183,21 +184,28 @@ class Strategy:
         self.walks = 0
         self._scales = weight_scales()
         self._grounds: dict[int, Ground] = {}
+        self._kept_operators = 0
         self._rival_lengths: dict[int, float] = {}
 
     def ground(self, number: int) -> Ground:
         """Problem `number` of the source, made when it first comes up."""
-        if number not in self._grounds:
-            self._grounds[number] = Ground(self.source.problem(number), number)
-        return self._grounds[number]
+        if number in self._grounds:
+            return self._grounds[number]
+        ground = Ground(self.source.problem(number), number)
+        operators = len(ground.grounds.problem.graph)
+        if self._kept_operators + operators <= KEPT_OPERATORS:
+            self._kept_operators += operators
+            self._grounds[number] = ground
+        return ground
 
     def _counted(self, number: int, tried: NDArray[np.float64]) -> NDArray[np.float64]:  # [rule]
         """What rules are judged by on one problem."""
-        lengths = self.ground(number).lengths(tried)
+        ground = self.ground(number)
+        lengths = ground.lengths(tried)
         if not len(self.rivals):
             return lengths
         if number not in self._rival_lengths:
-            self._rival_lengths[number] = self.ground(number).best_of(self.rivals)
+            self._rival_lengths[number] = ground.best_of(self.rivals)
         counted: NDArray[np.float64] = (
             -np.logaddexp(-SHARPNESS * lengths, -SHARPNESS * self._rival_lengths[number]) / SHARPNESS
         )

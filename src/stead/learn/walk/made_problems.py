@@ -82,6 +82,15 @@ def made_problem(seed: int, scope: Scope | None = None) -> Made:
         return Made(seed, family, Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency()))
 
 
+PRACTICE = 9_000_000  # the first seed of the problems that networks are trained on
+
+
+def practice_problems(count: int) -> list[Problem]:
+    """So many problems of 40 to 500 operators for networks to learn from."""
+    scope = Scope(least=40, most=500)
+    return [made_problem(PRACTICE + n, scope).problem for n in range(count)]
+
+
 def _cluster(draw: random.Random, graph: Graph) -> Cluster:
     """Devices of one to three kinds, all joined, in one or two islands."""
     count = draw.choice((2, 2, 3, 4, 4, 4, 5, 6, 8, 8, 12, 16))

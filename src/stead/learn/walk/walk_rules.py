@@ -30,6 +30,7 @@ NAME = "walk"
 AVERAGES = ("mean", "min", "best")
 MOST_GROUPINGS = 3  # the problem's units, with backward beside forward, with all users of a weight together
 MOST_WEIGHT = 1e6
+NO_OPINION = -1  # of the core: nothing is added to what a rule thinks
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "walk.safetensors"
 
 
@@ -55,11 +56,13 @@ class Step:
     average: str = "mean"  # of costs for ranks
     grouping: int = 0  # 0: the units of the problem, 1: backward beside forward, 2: users of a weight together
 
-    def native(self, *, noise: float = 0.0, seed: int = 0, retime: bool = True) -> _native.WalkVariant:
+    def native(
+        self, *, noise: float = 0.0, seed: int = 0, retime: bool = True, opinion: int = NO_OPINION
+    ) -> _native.WalkVariant:
         """The same as the core takes it."""
         return _native.WalkVariant(
             rule=self.rule, bias=self.bias, foresight=self.foresight, average=self.average, noise=noise,
-            seed=seed, retime=retime,
+            seed=seed, retime=retime, opinion=opinion,
         )  # fmt: skip
 
     def as_list(self) -> list[object]:
@@ -118,6 +121,10 @@ class Rules:
         if not self.weights[rule].any():
             return "zero weights"
         return f"{'learned' if self.learned_from else 'untrained'} rule {rule}"
+
+    def told(self, step: Step) -> str:
+        """Who finds what a step of a plan finds."""
+        return f"{NAME}, {self.name_of(step.rule)}"
 
     def without_learning(self) -> Rules:
         """The control: rule 0 alone, which is list scheduling, with the plans that were chosen for it."""
@@ -180,6 +187,8 @@ def _step(given: Sequence[Any]) -> Step:
 class Grounds:
     """A problem as walks see it: its groupings with their tables, made when they are first used."""
 
+    opinion_row = NO_OPINION  # that variants name
+
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.unit_groups = groupings(problem)[:MOST_GROUPINGS]
@@ -219,5 +228,9 @@ class Grounds:
         """A walk for each variant."""
         return _native.walks(
             self.tables(grouping), weights, variants=variants, seconds=seconds, threads=threads,
-            limit_bytes=self.limit_bytes if limit_bytes is None else limit_bytes,
+            limit_bytes=self.limit_bytes if limit_bytes is None else limit_bytes, opinions=self.opinions(grouping),
         )  # fmt: skip
+
+    def opinions(self, grouping: int) -> NDArray[np.float64] | None:  # [row, unit * device]
+        """What is thought of units on devices, beside rules; nothing here."""
+        return None

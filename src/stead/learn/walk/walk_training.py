@@ -34,10 +34,14 @@ class Member:
     least: int
     most: int
     share: float = 1.0
+    batch: int = 32  # problems of a generation
 
 
-MEMBERS = (Member(40, 500), Member(150, 800, 0.3), Member(40, 500, 0.3))
-APART = 2_500_000  # seeds of the problems of one member and the next
+MEMBERS = (
+    Member(40, 500), Member(150, 800, 0.3), Member(40, 500, 0.3), Member(15, 300, 0.4), Member(150, 1600, 0.4),
+    Member(60, 1000, 0.4), Member(400, 3000, 0.3, batch=16), Member(1000, 50_000, 0.2, batch=6),
+)  # fmt: skip
+APART = 1_000_000  # seeds of the problems of one member and the next; all below UNSEEN
 Report = Callable[[int, dict[str, float]], None]  # rule, what its last generation says
 
 
@@ -50,10 +54,13 @@ class Recipe:
     walks: int = WALKS  # of a plan
     least_planned: int = 100  # problems that the plan of each kind is chosen on, if so many come up
     most_looked_at: int = 2500
+    members: int = len(MEMBERS)  # the first so many
 
     def __post_init__(self) -> None:
         if self.generations < 0:
             raise BadInput(f"updates must not be negative, got {self.generations}")
+        if self.members < 1:
+            raise BadInput(f"a policy has at least one rule, got {self.members}")
 
 
 def train_rules(
@@ -75,9 +82,10 @@ def train_rules(
         raise BadInput("walk learns from --problems N that it makes up, or from --graphs of your own; give one of them")
     trained: list[NDArray[np.float64]] = []
     walked = start.learned_from if start is not None else 0
-    for number, member in enumerate(MEMBERS):
+    members = MEMBERS[: recipe.members]
+    for number, member in enumerate(members):
         strategy = Strategy(
-            Evolution(generations=round(member.share * recipe.generations)),
+            Evolution(generations=round(member.share * recipe.generations), batch=member.batch),
             _source(member, number, problems, given),
             recipe.seed * len(MEMBERS) + number,
             start=_start(start, trained, number),
@@ -87,7 +95,7 @@ def train_rules(
         walked += strategy.walks
     told = {
         "recipe": asdict(recipe), "problems": problems or [problem.fingerprint for problem in given],
-        "members": [asdict(member) for member in MEMBERS], "walks": walked,
+        "members": [asdict(member) for member in members], "walks": walked,
     }  # fmt: skip
     grounds = [Grounds(problem) for problem in given] or list(unseen(recipe))
     rules, ratio = chosen(with_zero(trained), grounds, recipe.walks, told)

@@ -1,0 +1,139 @@
+"""Asking a network once: its opinions, the best of some walks that follow them, and cheap baselines beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stead.coarsen import Grouping
+from stead.learn.ground.network import Inputs
+from stead.learn.ground.policy import Seen
+from stead.learn.ground.solver import (
+    BASELINES,
+    Learns,
+    Patience,
+    begin_with_baselines,
+    learn_on,
+    not_asked,
+    polish,
+    start_of,
+)
+from stead.learn.ground.torch_state import one_thread
+from stead.learn.walk.method import Walk
+from stead.learn.walk.opinion_loop import Opined, OpinionLoop, opinions_of
+from stead.learn.walk.opinions import OpinedGrounds, walk_by_opinions
+from stead.learn.walk.walk_plans import WALKS
+from stead.problem import Placement, Problem
+from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
+from stead.solvers.solution import Budget, Solution
+
+
+class Shows(Protocol[Inputs]):
+    """A method that knows what its network reads of a problem."""
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Why it cannot place `problem`; None if it can."""
+
+    def inputs(self, problem: Problem) -> tuple[Grouping, Inputs]:
+        """The groups that there are opinions of, and what the network reads."""
+
+    def looks(self, problem: Problem) -> int:
+        """Simulations that `inputs` makes at most."""
+
+    def seen(self, inputs: Inputs) -> Seen:
+        """Those that it has made."""
+
+
+def no_walk(problem: Problem) -> str | None:
+    """Why walks cannot place `problem`; None if they can."""
+    return Walk().unsupported(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionSolver(Generic[Inputs]):
+    """Best of some walks by the opinions of a network and of cheap baselines; it says which of them won."""
+
+    method: Shows[Inputs]
+    network: Opined[Inputs]
+    taught: bool
+    walks: int = WALKS
+    threads: int = 0
+    polish: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return self.method.name
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """Whatever stops the method."""
+        return self.method.unsupported(problem)
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """Score baselines, ask the network, walk, then polish if asked to."""
+        search = started(self, problem, budget, seed)
+        with search.interruptible(), one_thread():
+            begin_with_baselines(search, BASELINES)
+            looks, left = self.method.looks(problem), search.remaining_evaluations
+            if left is not None and left <= looks:
+                search.notes.append(not_asked(self.name, looks, search))
+            elif not search.done and len(problem.graph):
+                grouping, opinions, seen = self._asked(problem)
+                search.evaluations += seen.evaluations
+                if seen.cut is not None and np.isfinite(seen.cut.seconds):
+                    devices = grouping.lift(seen.cut.devices[None, :])[0]
+                    found = Placement(problem, devices)
+                    search.adopt(Solution(found, seen.cut.seconds, solver=search.solver, found_by=seen.cut.name))
+                walk_by_opinions(
+                    search, OpinedGrounds(problem, grouping.group), opinions, walks=self.walks, threads=self.threads,
+                    name=f"{self.name} {'walk' if self.taught else 'prior'}",
+                )  # fmt: skip
+            if self.polish:
+                polish(search)
+        return search.solution()
+
+    def _asked(self, problem: Problem) -> tuple[Grouping, NDArray[np.float32], Seen]:
+        grouping, inputs = self.method.inputs(problem)
+        return grouping, opinions_of(self.network, inputs), self.method.seen(inputs)
+
+
+def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, *, threads: int) -> Solution:
+    """Walk by the opinions that a network begins with, train it on the problem, and walk by what has become of them.
+
+    Rewards are those of one kind of walk; an answer is the best of several kinds, before and after.
+    """
+    search = started(method, problem, budget, seed)
+    with search.interruptible(), one_thread():
+        known = begin_with_baselines(search, BASELINES)
+        looks, left = method.looks(problem), search.remaining_evaluations
+        if left is not None and left <= looks:
+            search.notes.append(not_asked(method.name, looks, search))
+        elif len(problem.graph) and len(problem.cluster) > 1 and not search.done:
+            learner = method.learner([problem], seed, [start_of(search, known)])
+            assert isinstance(learner, OpinionLoop)
+            search.evaluations += learner.evaluations
+            learner.tasks[0].scorer.evaluations = 0  # the search has counted them
+            if learner.taught:
+                _walk(search, learner, method.name, threads)
+            learn_on(search, method, learner, Patience(0))
+            if not search.done:
+                _walk(search, learner, method.name, threads)
+        if method.polish:
+            polish(search)
+    return search.solution()
+
+
+def _walk(search: Search, learner: OpinionLoop[object], name: str, threads: int) -> None:
+    task = learner.tasks[0]
+    grounds = OpinedGrounds(task.problem, task.grouping.group)
+    told = f"{name} {'walk' if learner.taught else 'prior'}"
+    opinions = opinions_of(learner.thinks, task.inputs)
+    walk_by_opinions(search, grounds, opinions, name=told, walks=WALKS, threads=threads)

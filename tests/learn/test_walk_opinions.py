@@ -1,0 +1,122 @@
+"""Walks by the opinions of networks: zero is list scheduling, what is forbidden stays so, and learning resumes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from small import grid, pair, resumes_to_the_same_bits
+
+from stead import Budget, Problem, Throughput
+from stead.errors import BadInput
+from stead.learn.gdp.method import GDP
+from stead.learn.ground.parts import varied
+from stead.learn.ground.placed_groups import placed_groups
+from stead.learn.ground.solver import Learns, train_policy
+from stead.learn.ground.task import Start
+from stead.learn.ground.torch_state import one_thread
+from stead.learn.ground.training_run import Run
+from stead.learn.placeto.method import Placeto
+from stead.learn.walk.made_problems import Scope, made_problem
+from stead.learn.walk.method import Walk
+from stead.learn.walk.opinion_loop import opinions_of
+from stead.learn.walk.opinions import OpinedGrounds
+from stead.learn.walk.walk_rules import Step
+from stead.problem import Constraints
+from stead.sim import simulate
+
+UNTAUGHT: dict[str, Learns] = {
+    "gdp": varied(GDP(policy="", updates=2, samples=4, decoder="walk", polish=False), hidden=16),
+    "placeto": Placeto(policy="", updates=2, episodes=2, decoder="walk"),
+}
+
+
+def made(seed: int) -> Problem:
+    return made_problem(seed, Scope(least=40, most=200)).problem
+
+
+def written(name: str, path: Path, updates: int = 0) -> Learns:
+    """A policy after so many updates, ready to be asked."""
+    method: Any = UNTAUGHT[name]
+    train_policy(method, [made(50_000_000)], ["made"], Run(path, updates))
+    return varied(method, policy=str(path))
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_a_network_that_has_learnt_nothing_is_list_scheduling_and_gets_no_credit(name: str, tmp_path: Path) -> None:
+    asked = written(name, tmp_path / "p.safetensors")
+    for seed in range(50_000_001, 50_000_004):
+        problem = made(seed)
+        found, listed = asked.solve(problem, Budget()), Walk(policy="zero").solve(problem, Budget())
+        assert found.objective_seconds <= listed.objective_seconds
+        if found.found_by.startswith(name):
+            assert found.found_by.startswith(f"{name} prior, variant")
+            assert found.objective_seconds == listed.objective_seconds
+            assert np.array_equal(found.placement.devices, listed.placement.devices)
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_opinions_are_zero_at_first_and_change_with_updates(name: str) -> None:
+    problem = made(50_000_002)
+    with one_thread():
+        own: Any = UNTAUGHT[name].learner([problem], 0, [Start.of(problem)])
+        assert not opinions_of(own.thinks, own.tasks[0].inputs).any()
+        for _ in range(6):  # small shakes may change no walk at all
+            own.update()
+        assert opinions_of(own.thinks, own.tasks[0].inputs).any()
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_opinions_are_learnt_to_the_same_bits_after_a_break(name: str) -> None:
+    problems = [grid(layers=2, steps=2), made(50_000_003)]
+    starts = [Start.of(problem) for problem in problems]
+    with one_thread():
+        assert resumes_to_the_same_bits(lambda: UNTAUGHT[name].learner(problems, 3, starts))
+
+
+def test_strong_opinions_decide_but_never_for_a_device_that_is_forbidden() -> None:
+    free = grid(pair(devices=3), layers=2, steps=3)
+    first = free.graph.operator_names[0]
+    problem = free.with_constraints(Constraints(pin=((first, free.cluster.devices[1].name),)))
+    grouping = placed_groups(problem)
+    grounds = OpinedGrounds(problem, grouping.group)
+    wanted = np.zeros((2, grouping.count, 3))
+    wanted[1, :, 2] = 50.0
+    grounds.take(wanted)
+    _, loud = grounds.walk_rows(Step(0))
+    assert problem.allowed[np.arange(len(problem.graph)), loud.devices].all()
+    assert loud.devices[0] == 1
+    assert (loud.devices == 2).sum() > len(problem.graph) // 2
+
+
+def test_opinions_that_are_no_numbers_count_nothing() -> None:
+    problem = grid(layers=2, steps=2)
+    grouping = placed_groups(problem)
+    grounds = OpinedGrounds(problem, grouping.group)
+    grounds.take(np.stack([np.zeros((grouping.count, 2)), np.full((grouping.count, 2), np.nan)]))
+    quiet, broken = grounds.walk_rows(Step(0))
+    assert np.array_equal(quiet.devices, broken.devices)
+
+
+def test_what_fine_tuning_finds_is_what_the_simulator_says(tmp_path: Path) -> None:
+    asked = written("gdp", tmp_path / "p.safetensors", updates=1)
+    problem = made(50_000_005)
+    found = varied(asked, fine_tune=2).solve(problem, Budget())  # type: ignore[type-var]
+    assert simulate(problem, found.placement).objective_seconds == pytest.approx(found.objective_seconds, rel=1e-12)
+
+
+def test_what_walks_cannot_place_is_said_in_one_line() -> None:
+    problem = grid(layers=2, steps=2).with_objective(Throughput())
+    for method in (GDP(decoder="walk", policy=""), Placeto(decoder="walk", policy="")):
+        assert method.unsupported(problem) == "it schedules for the latency of dataflow execution only"
+        with pytest.raises(BadInput, match="decoder=walk cannot place"):
+            method.learner([problem], 0, [Start.of(problem)])
+    with pytest.raises(BadInput, match="walks follow the corrected variant"):
+        GDP("faithful", decoder="walk")
+    with pytest.raises(BadInput, match="decoder"):
+        Placeto(decoder="walks")
