@@ -76,7 +76,7 @@ def _run(
     from stead.serve.store import Store
 
     if given is not None and Path(given).is_dir():
-        given, root = None, Path(given)
+        root, given = Path(given), None
     if not root.is_dir():
         raise BadInput(f"{root} is no folder; --root names the one whose models can be opened")
     opened = listening(host, port)

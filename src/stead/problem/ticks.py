@@ -18,4 +18,5 @@ def to_ticks(seconds: ArrayLike) -> NDArray[np.int64]:
     True
     """
     given = np.minimum(np.asarray(seconds), MOST_TICKS / TICKS_PER_SECOND)  # first: a product could be infinite
-    return np.minimum(np.rint(given * TICKS_PER_SECOND), float(MOST_TICKS)).astype(np.int64)
+    ticks: NDArray[np.float64] = np.minimum(np.rint(given * TICKS_PER_SECOND), float(MOST_TICKS))
+    return ticks.astype(np.int64)
