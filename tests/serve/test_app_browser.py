@@ -247,6 +247,7 @@ def test_links_and_the_text_of_devices_are_one(page: Page) -> None:
     page.set("[data-link='3090->3060.bandwidth']", "8GB/s", "change")
     text = "document.getElementById('devices').value"
     assert page.run(text) == "3090,3060; 3090<->3060.bandwidth=8GB/s"
+    page.run("[...document.querySelectorAll('details')].forEach((one) => { one.open = true; })")
     page.see("details p", "3090<->3060.bandwidth = 8.00 GB/s as given")
     page.set("#devices", "3090,3060; 3090->3060.latency=5us; 3090.reserve=1GiB", "change")
     latency = "document.querySelector(\"[data-link='3090->3060.latency']\").value"
