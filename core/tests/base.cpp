@@ -56,7 +56,7 @@ void bad_problems_are_refused() {
     CHECK(bad([](Draft& x) { x.routing = 2; }));
     CHECK(bad([](Draft& x) { x.host_speed[0] = -1; }));
     CHECK(bad([](Draft& x) { x.devices = 0; }));
-    CHECK(refused([] { Draft(65, "link", 1, 1).build(); }));
+    CHECK(refused([] { Draft(max_devices + 1, "link", 1, 1).build(); }));
     CHECK(!bad([](Draft& x) { x.latency[0] = nan; }));  // the diagonal is ignored
     CHECK(!bad([](Draft& x) {
         x.latency[1] = inf;

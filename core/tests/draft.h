@@ -13,6 +13,7 @@
 namespace stead {
 
 using Row = std::vector<DeviceIndex>;
+using Flags = std::vector<std::uint8_t>;
 using Order = std::vector<std::int32_t>;
 using Times = std::vector<double>;
 
@@ -68,6 +69,7 @@ struct Draft {
                 .devices = devices,
                 .seconds = seconds,
                 .workspace_bytes = workspace,
+                .column = {},
                 .tensor_first = tensor_first,
                 .tensor_bytes = bytes,
                 .tensor_kept = kept,
@@ -96,7 +98,7 @@ struct Draft {
     std::vector<std::int64_t> workspace;
     Order tensor_first{0};
     std::vector<std::int64_t> bytes;
-    Row kept;
+    Flags kept;
     Order consumer_first{0}, consumer;
     std::vector<std::int64_t> weight_bytes;
     Order user_first{0}, user;
@@ -104,7 +106,7 @@ struct Draft {
     Order channel, hops;
     std::vector<std::int64_t> memory;
     Times tensor_seconds;
-    Row phase, host;
+    Flags phase, host;
     int routing = 0;
     Times host_latency, host_speed;
 };

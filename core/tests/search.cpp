@@ -18,7 +18,7 @@ const Row together(5, 0);
 void a_local_search_parts_the_towers() {
     const Problem problem = two_towers().build();
     for (const int threads : {1, 3})
-        for (const Row& sends : {Row{0}, Row{1}}) {
+        for (const Flags& sends : {Flags{0}, Flags{1}}) {
             const SearchStarts starts{.rows = 1, .devices = together, .orders = units, .sends = sends};
             const ResidentLimits limits{std::vector<std::int64_t>(5, 0), problem.memory_bytes};
             const SearchOptions options{.budget = 20'000, .seconds = 600};
@@ -53,7 +53,7 @@ void a_descent_makes_the_best_single_moves() {
     // From 10 us, 4 moves away to leave 6; 1 more ends at 5.
     const Problem problem = Draft(2, "link", 1, 1).op(1).op(2).op(3).op(4).build();
     const Supernodes nodes(problem, Order{0, 1, 2, 3}, LoadKind::sum, {});
-    const Descents found = descend(nodes, {together.data(), 1}, Row{1, 1}, 0.0, {1000, inf}, {1, {}});
+    const Descents found = descend(nodes, {together.data(), 1}, Flags{1, 1}, 0.0, {1000, inf}, {1, {}});
     CHECK((found.devices == Row{1, 0, 0, 1}) && found.ticks[0] == ticks(5));
 }
 

@@ -48,7 +48,7 @@ void opinions_of_zero_change_nothing_and_strong_ones_decide() {
     const std::vector<double> zero(rule_weights);
     const auto found = walks(tables, zero, opinions, variants, problem.memory_bytes, inf, {1, {}});
     CHECK(found[0].devices == found[1].devices && found[0].order == found[1].order);
-    CHECK(found[2].devices == std::vector<std::uint8_t>(5, 1));
+    CHECK(found[2].devices == Row(5, 1));
     const std::vector<WalkVariant> third{{.opinion = 2}};
     CHECK(refused([&] { walks(tables, zero, opinions, third, problem.memory_bytes, inf, {1, {}}); }));
     opinions.pop_back();
