@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,14 @@ def dask_cluster(workers: int) -> Iterator[str]:
             yield cluster.scheduler_address.replace("tcp://", "dask://")
         finally:
             cluster.close(timeout=20)
+
+
+def wait_for(engine: Engine, workers: int) -> None:
+    """Until so many workers are there: the first tasks may be done before the last worker has started."""
+    end = time.monotonic() + 120
+    while engine.workers() < workers and time.monotonic() < end:
+        time.sleep(0.1)
+    assert engine.workers() == workers
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import KINDS, needs, started, victim
+from fleets import KINDS, needs, started, victim, wait_for
 
 from stead.engine import Blob, Engine, EngineFailed, Outcome, Progress, Task, opened_engine
 from stead.errors import MissingExtra
@@ -44,7 +44,7 @@ def test_a_plan_is_the_same_for_any_engine_and_number_of_workers(
         blob = Blob.of([1, 2])
         found = engine.map([Task.of("s", tasks.shared_sum, n, blobs=(blob,)) for n in range(6)])
         assert [one.value for one in found] == [3, 4, 5, 6, 7, 8]
-        assert engine.workers() == workers
+        wait_for(engine, workers)
         assert placed(engine) == expected
 
 
