@@ -14,6 +14,7 @@ constexpr std::int64_t look_interval = 20'000;
 constexpr int share_interval = 128;
 constexpr double memory_of_gains = 0.98;
 constexpr double least_share = 0.4;  // of all moves, spread evenly
+constexpr double usual_cost = 100.0;  // of a move, in operators, before any was tried
 constexpr double neutral_kept = 0.3;
 constexpr double patience_with_many = 0.03;  // of the makespan: how far a move of many operators may fall behind
 
@@ -27,6 +28,7 @@ Climber::Climber(const SearchTables& tables, std::uint64_t seed, std::uint64_t s
       resident_(tables.problem, tables.weights, tables.limits), stager_(tables, decoder_, resident_, rng_) {
     gain_.fill(0.0);
     cost_.fill(1.0);
+    tries_.fill(0.0);
     set_shares();
 }
 
@@ -153,24 +155,29 @@ void Climber::reward(Move move, Ticks gain, std::int64_t cost) {
     const int i = static_cast<int>(move);
     gain_[i] += static_cast<double>(gain) / static_cast<double>(std::max<Ticks>(1, best_.ticks));
     cost_[i] += static_cast<double>(cost);
+    tries_[i] += 1.0;
     if (++until_shares_ < share_interval) return;
     until_shares_ = 0;
     set_shares();
     for (double& one : gain_) one *= memory_of_gains;
     for (double& one : cost_) one = std::max(1.0, one * memory_of_gains);
+    for (double& one : tries_) one *= memory_of_gains;
 }
 
-/// Gives each kind of move its share by gain per cost.
+/// Gives each kind of move its share of the work by gain per cost, and a least one.
 void Climber::set_shares() {
-    double rates = 0.0, floors = 0.0;
+    double rates = 0.0, floors = 0.0, all = 0.0;
     for (int m = 0; m < move_count; ++m) {
         rates += gain_[m] / cost_[m];
         floors += floor_of(m);
     }
     for (int m = 0; m < move_count; ++m) {
         const double floor = floor_of(m) / floors;
-        share_[m] = rates > 0.0 ? least_share * floor + (1.0 - least_share) * gain_[m] / cost_[m] / rates : floor;
+        const double work = rates > 0.0 ? least_share * floor + (1.0 - least_share) * gain_[m] / cost_[m] / rates : floor;
+        share_[m] = work * (1.0 + tries_[m]) / (usual_cost + cost_[m]);  // of moves, which cost more or less
+        all += share_[m];
     }
+    for (double& one : share_) one /= all;
 }
 
 }  // namespace stead

@@ -82,7 +82,7 @@ private:
 
     std::int32_t next_window_ = -1;  // where it begins; -1 before the first
 
-    std::array<double, move_count> gain_, cost_, share_;
+    std::array<double, move_count> gain_, cost_, tries_, share_;
     int until_shares_ = 0;
 };
 

@@ -373,6 +373,11 @@ void Decoder::find_range() {
 }
 
 Ticks Decoder::evaluate(Ticks threshold, Ticks patience) {
+    if (patience < never - threshold && is_hopeless(threshold + patience)) {
+        decoded_ += std::ssize(placed_);
+        change_begin_ = change_end_ = 0;
+        return never;
+    }
     find_range();
     if (change_begin_ >= change_end_) return makespan_ <= threshold ? makespan_ : never;
     const std::int32_t begin = run_begin_ / step_;

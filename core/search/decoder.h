@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/problem.h"
@@ -110,6 +111,10 @@ private:
     bool run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut);
     template <Pass kPass>
     bool run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut);
+    bool is_hopeless(Ticks cut);
+    Ticks free_at(int d, std::int32_t at);
+    Ticks tail_behind(int d, std::int32_t at);
+    Ticks earliest_arrival(std::int32_t t, int d, std::int32_t at, Ticks finish);
     bool try_changes(Ticks threshold, Ticks patience);
     template <Pass kPass>
     void note(std::vector<Ticks>& values, std::vector<Undo>& log, std::int64_t index, Ticks value);
@@ -184,6 +189,7 @@ private:
     std::int32_t run_begin_ = 0, run_end_ = 0;                     // the same, rounded to checkpoints
     std::vector<Undo> at_log_, finish_log_;
     std::vector<UndoBooking> booked_log_;
+    std::vector<std::pair<std::int32_t, Ticks>> outlook_;  // (operator that moves, its earliest finish)
 };
 
 }  // namespace stead

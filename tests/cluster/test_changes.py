@@ -64,6 +64,10 @@ def test_added_devices_get_free_names_and_links_to_all() -> None:
         ("3060.memory=0x", "a factor must be more than 0"),
         ("3060->3070.bandwidth=2x", "no device '3070'"),
         ("links.memory=2x", "links has no 'memory'"),
+        ("3090->3060.bandwidth=8", "'8' has no unit; write GB/s or Gbit/s, or 8x for a factor"),
+        ("3060.memory=24", "'24' has no unit; write GiB or MiB"),
+        ("links.latency=0.5", "'0.5' has no unit; write us or ms"),
+        ("3060.fp16=1e2", "'1e2' has no unit; write T or G"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(text: str, said: str) -> None:

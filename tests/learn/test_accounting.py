@@ -41,6 +41,7 @@ LEARNERS: dict[str, Learns] = {
     "colocrl": ColocRL(updates=3, hidden=16),
     "colocrl that copies": ColocRL(updates=3, hidden=16, imitation=2),
     "colocrl faithful": ColocRL("faithful", updates=3, hidden=16),
+    "colocrl by walks": ColocRL(updates=2, samples=4, hidden=16, decoder="walk"),
     "hdp": HDP(updates=3, hidden=16, groups=4),
     "hdp faithful": HDP("faithful", updates=3, hidden=16, groups=16),
     "gdp that copies": varied(GDP(policy="", updates=4, imitation=2, polish=False), **SMALL_GDP),

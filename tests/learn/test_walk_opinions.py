@@ -14,6 +14,7 @@ from small import grid, pair, resumes_to_the_same_bits
 
 from stead import Budget, Problem, Throughput
 from stead.errors import BadInput
+from stead.learn.colocrl.method import ColocRL
 from stead.learn.gdp.method import GDP
 from stead.learn.ground.parts import varied
 from stead.learn.ground.placed_groups import placed_groups
@@ -31,13 +32,17 @@ from stead.problem import Constraints
 from stead.sim import simulate
 
 UNTAUGHT: dict[str, Learns] = {
+    "colocrl": ColocRL(updates=2, samples=4, hidden=16, decoder="walk"),
     "gdp": varied(GDP(policy="", updates=2, samples=4, decoder="walk", polish=False), hidden=16),
     "placeto": Placeto(policy="", updates=2, episodes=2, decoder="walk"),
 }
 
 
 def made(seed: int) -> Problem:
-    return made_problem(seed, Scope(least=40, most=200)).problem
+    """One of two devices: ColocRL's networks serve the number that they were trained for."""
+    while len((problem := made_problem(seed, Scope(least=40, most=200)).problem).cluster) != 2:
+        seed += 1000
+    return problem
 
 
 def written(name: str, path: Path, updates: int = 0) -> Learns:
@@ -112,7 +117,7 @@ def test_what_fine_tuning_finds_is_what_the_simulator_says(tmp_path: Path) -> No
 
 def test_what_walks_cannot_place_is_said_in_one_line() -> None:
     problem = grid(layers=2, steps=2).with_objective(Throughput())
-    for method in (GDP(decoder="walk", policy=""), Placeto(decoder="walk", policy="")):
+    for method in (ColocRL(decoder="walk"), GDP(decoder="walk", policy=""), Placeto(decoder="walk", policy="")):
         assert method.unsupported(problem) == "it schedules for the latency of dataflow execution only"
         with pytest.raises(BadInput, match="decoder=walk cannot place"):
             method.learner([problem], 0, [Start.of(problem)])

@@ -147,7 +147,9 @@ def test_haste_gives_up_too_much_but_never_says_what_is_wrong(
     patient = _native.decode_moves(problem.native, **common, patience_ticks=10**12)
     assert patient.tolist() == exact.tolist()
     assert ((hasty == exact) | (hasty == -1)).all()
-    assert 0 < (hasty >= 0).sum() <= (exact >= 0).sum()
+    better = (exact >= 0) & (exact < common["cutoff_ticks"])
+    assert better.sum() > 0
+    assert (hasty[better] >= 0).mean() >= 0.5  # what it is for is found more often than not
 
 
 @pytest.mark.parametrize("window", [(0, 90), (30, 60)])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stead import BadInput, Costs, Latency, Placement, Plan, Problem, RunFailed, load, simulate
+from stead.placing.recost import with_seconds
 from stead.run.tune import Round, tune
 from stead.solvers import Budget, solver
 from stead.testing import chain3, two_towers
@@ -162,3 +163,25 @@ def test_a_time_limit_ends_it_after_the_measurement_at_hand(monkeypatch: pytest.
 def test_a_problem_has_its_devices() -> None:
     with pytest.raises(BadInput, match="devices already"):
         tune(two_towers(), "3090", measure=lambda placement: 1.0)
+
+
+def test_an_executor_tells_operator_by_operator_what_factors_cannot_say() -> None:
+    """Costs that no factor per device and kind could correct: every operator is wrong by a factor of its own."""
+    believed = two_towers()
+    rng = np.random.default_rng(5)
+    truth = with_seconds(believed, believed.costs.seconds * rng.lognormal(0.0, 1.0, believed.costs.seconds.shape))
+    executor = SimulatedExecutor(truth)
+    tuned = tune(believed, measure=executor, time_limit=None, evaluations=200)
+    best = solver("auto").solve(truth, Budget(None, 200), 0).objective_seconds
+    assert true_seconds(truth, tuned.plan.placement) == pytest.approx(best)
+    assert tuned.predicted_seconds == pytest.approx(tuned.measured_seconds, rel=0.01)
+    assert [one.name for one in tuned.rounds[0].candidates] == ["single:d0", "single:d1"]
+    assert tuned.measurements == executor.bursts <= 20
+
+
+def test_without_enough_measurements_for_every_operator_placements_are_measured_as_a_whole() -> None:
+    problem = two_towers()
+    executor = SimulatedExecutor(problem)
+    tuned = tune(problem, measure=executor, time_limit=None, evaluations=50, measurements=5)
+    assert "plan" in [one.name for one in tuned.rounds[0].candidates]
+    assert tuned.measurements == executor.bursts <= 5

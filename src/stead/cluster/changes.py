@@ -24,6 +24,7 @@ from stead.errors import BadInput, did_you_mean
 
 ALL_LINKS = "links"
 _TIMES = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*[xX]")
+_BARE = re.compile(r"[0-9.eE+-]*[1-9][0-9.eE+-]*")  # a number other than 0 without a unit
 _EXAMPLE = "such as cuda:1.bandwidth=1008GB/s, 3090.memory=2x or links.latency=5us"
 
 Parse = Callable[[object, str], float]
@@ -48,6 +49,14 @@ _DEVICE = {
 _LINK = {
     "bandwidth": _Property("bytes_per_second", parse_rate, format_rate),
     "latency": _Property("latency_seconds", parse_seconds, format_seconds),
+}
+
+# A bare number would count bytes or seconds, which nobody means who types one.
+_UNITS: Mapping[Parse, str] = {
+    parse_rate: "GB/s or Gbit/s",
+    parse_bytes: "GiB or MiB",
+    parse_seconds: "us or ms",
+    parse_flops: "T or G",
 }
 
 
@@ -156,6 +165,9 @@ def change_of(subject: str, what: str, value: str, cluster: Cluster) -> Change:
         return Change(subject, what, factor, times=True)
     table = _LINK if linked else _DEVICE
     parse = table[what if what in table else "flops"].parse
+    if _BARE.fullmatch(value.strip()):
+        units = _UNITS[parse]
+        raise BadInput(f"{subject}.{what}: {show(value)} has no unit; write {units}, or {value.strip()}x for a factor")
     return Change(subject, what, parse(value, f"{subject}.{what}"))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster import Cluster
-from stead.costs import Costs
+from stead.costs import Costs, Source
 from stead.costs.repriced import repriced
 from stead.problem import Problem
 
@@ -46,13 +46,13 @@ def recosted(problem: Problem, cluster: Cluster) -> Problem:
     return Problem(problem.graph, cluster, costs, objective=problem.objective, constraints=problem.constraints)
 
 
-def with_seconds(problem: Problem, seconds: NDArray[np.float64]) -> Problem:
-    """The same problem with other seconds where they are known, [operator, device]."""
-    costs = problem.costs
+def with_seconds(problem: Problem, seconds: NDArray[np.float64], *, source: Source | None = None) -> Problem:
+    """The same problem with other seconds where they are known, [operator, device]; `source` says whence."""
+    costs, known = problem.costs, ~np.isnan(seconds)
     made = Costs(
-        problem.graph, problem.cluster, np.where(np.isnan(seconds), costs.seconds, seconds),
-        workspace_bytes=costs.workspace_bytes, sources=costs.sources, tensor_seconds=costs.tensor_seconds,
-        reasons=costs.reasons,
+        problem.graph, problem.cluster, np.where(known, seconds, costs.seconds), workspace_bytes=costs.workspace_bytes,
+        sources=costs.sources if source is None else np.where(known, source, costs.sources).astype(np.uint8),
+        tensor_seconds=costs.tensor_seconds, reasons=costs.reasons,
     )  # fmt: skip
     return Problem(
         problem.graph, problem.cluster, made, objective=problem.objective, constraints=problem.constraints

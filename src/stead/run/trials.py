@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stead.errors import BadInput
 from stead.files import read_text
 from stead.problem import Placement, Priority, Problem, Throughput
@@ -126,6 +129,29 @@ class Trials:
             self._remember(key, trial)
             self._keep(key, trial)
         return trial
+
+    @property
+    def times_operators(self) -> bool:
+        """Whether it can be told how long every operator takes on a device that does everything."""
+        return not callable(self._by) and len(self._by.workers) == len(self.problem.cluster)
+
+    def operators_on(self, device: int, placement: Placement) -> tuple[Trial, NDArray[np.float64]]:  # [run, operator]
+        """Seconds of every operator on a device that does everything: one burst, which measures that placement, too."""
+        assert not callable(self._by)
+        self.count += 1
+        runs = runs_within(self._expected(placement), MOST_RUNS)
+        seconds = np.asarray(self._by.profile(device, repeats=runs), dtype=np.float64)
+        if seconds.ndim != 2 or seconds.shape[1] != len(self.problem.graph) or not len(seconds):
+            self.lost += 1
+            return Trial(placement, math.nan), np.zeros((0, len(self.problem.graph)))
+        totals = tuple(seconds.sum(axis=1).tolist())
+        before = self.known.get(key_of(placement))
+        whole = median(totals) if self._is_pipeline else min(totals)
+        trial = Trial(placement, whole / self.drift, totals, self.drift)
+        trial = trial if before is None or not before.counts else _joined(before, trial)
+        self._remember(key_of(placement), trial)
+        self._keep(key_of(placement), trial)
+        return trial, seconds
 
     def _watch_drift(self) -> None:
         """Measure the reference again when it is due."""

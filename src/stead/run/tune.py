@@ -2,8 +2,10 @@
 
 A round takes the plan that the corrected costs give and, beside it, plans for costs that are drawn from what the
 measurements leave open: where they are sure these agree, where they are not these are the placements whose times say
-most. The first round begins with single devices and a simple rule, which pin the speed of every device. It ends when
-the best measured placement has stopped improving by more than the noise, or at a limit. The winner is measured twice.
+most. The first round measures single devices: operator by operator, where the executor can tell how long each takes,
+and these seconds are believed from then on; else as a whole, with the first plan and a simple rule beside them. It ends
+when the best measured placement has stopped improving by more than the noise, or at a limit. The winner is measured
+twice.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stead import clock
 from stead.cluster import Cluster
+from stead.costs import Source
 from stead.errors import BadInput, Infeasible, RunFailed
 from stead.graph import Graph
 from stead.placing.attempt import run_baselines
@@ -30,6 +34,7 @@ from stead.report.facts import transfer_count
 from stead.run.calibrate import Calibrated, Seen, calibrated
 from stead.run.executor import Executor, Numerics
 from stead.run.noise import Bars, Gain, gain_over, shrunk
+from stead.run.profile import Timings
 from stead.run.trials import Measure, Trial, Trials, key_of, predicted_seconds
 from stead.sim import simulate
 from stead.sim.bounds import best_bound
@@ -40,6 +45,7 @@ MEASUREMENTS = 20
 TIME_LIMIT_SECONDS = 120.0
 EVALUATIONS = 4000  # of every plan on the way
 PER_ROUND = 3  # measurements of a round after the first
+OPERATOR_BURSTS = 2  # on every device, of whose runs the faster half counts
 MOST_SINGLES = 4
 PATIENCE = 2  # rounds without an improvement
 DRAWS_TRIED = 3  # for every one that is wanted: some give placements that are known
@@ -216,6 +222,7 @@ class _Loop:
         bars: Bars | None,
     ) -> None:
         self.bars, self.profile_gain = bars, cast(Gain | None, None)
+        self.given = problem  # as it was believed at first
         self.problem, self.trials, self.end, self.evaluations = problem, trials, end, evaluations
         self.solver, self.seed, self.on_round, self.on_trial = solver, seed, on_round, on_trial
         self.rounds: list[Round] = []
@@ -256,10 +263,14 @@ class _Loop:
 
     def _rounds(self) -> str:
         quiet, number = 0, 0
+        timed = self.bars is None and self._operators()
+        if timed:
+            self._close(0, tuple(self.candidates))
+            number = 1
         while True:
             before, begin = self.best_seconds, len(self.candidates)
             wanted = PER_ROUND if number else 1 + MOST_SINGLES + 1
-            source = self._further(number) if number else self._first()
+            source = self._further(number, with_rule=timed and number == 1) if number else self._first()
             ended = self._measure(source, wanted)
             new = tuple(self.candidates[begin:])
             if new:
@@ -271,6 +282,38 @@ class _Loop:
             if (number and quiet >= PATIENCE) or (not new and number > 1):
                 return "no improvement"
             number += 1
+
+    def _operators(self) -> bool:
+        """Time every operator on every device, and believe that from now on; whether it could be told of any device."""
+        devices = len(self.problem.cluster)
+        few = devices <= MOST_SINGLES and OPERATOR_BURSTS * devices + 2 <= self.trials.left
+        if not few or not self.trials.times_operators:
+            return False
+        alone = [(d, name, self._alone(name)) for d, name in enumerate(self.problem.cluster.names)]
+        runs: dict[str, list[NDArray[np.float64]]] = {}
+        trials: dict[str, Trial] = {}
+        for _ in range(OPERATOR_BURSTS):  # taking turns
+            for d, name, one in alone:
+                if one is not None:
+                    trials[name], seconds = self.trials.operators_on(d, one.placement)
+                    runs.setdefault(name, []).append(seconds)
+        known = np.full(self.problem.costs.seconds.shape, np.nan)
+        for d, name, one in alone:
+            rows = np.concatenate(runs[name]) if name in runs else np.zeros((0, len(known)))
+            if one is None or not len(rows):
+                continue
+            known[:, d] = Timings(name, rows).operators
+            candidate = Candidate(f"single:{name}", one.placement, one.objective_seconds, trials[name], 0)
+            self.candidates.append(candidate)
+            if self.on_trial is not None:
+                self.on_trial(candidate)
+        self.problem = with_seconds(self.problem, known, source=Source.MEASURED)
+        self.belief = calibrated(self.problem, [])
+        return bool(self.candidates)
+
+    def _alone(self, name: str) -> Solution | None:
+        """Everything on one device; None if it does not fit there."""
+        return self._asked(solver_named(f"single:{name}"), self.problem, self.seed, 1)
 
     def _measure(self, source: Iterator[tuple[str, Placement]], wanted: int) -> str:
         """Run candidates of a round; why the loop must end, if it must."""
@@ -313,7 +356,7 @@ class _Loop:
         found = self._solved(self.problem, self.seed, self.evaluations)
         singles = []
         for name in self.problem.cluster.names:
-            one = self._asked(solver_named(f"single:{name}"), self.problem, self.seed, 1)
+            one = self._alone(name)
             if one is not None:
                 singles.append((one.objective_seconds, f"single:{name}", one.placement))
         singles.sort(key=lambda one: one[:2])
@@ -326,19 +369,25 @@ class _Loop:
             yield "plan", found.placement
         for _, name, placement in singles[1:MOST_SINGLES]:
             yield name, placement
-        rule = solver_named(RULE)
-        if rule.unsupported(self.problem) is None:
-            simple = self._asked(rule, self.problem, self.seed, 1)
-            if simple is not None:
-                yield RULE, simple.placement
+        yield from self._by_rule(self.problem)
         if found is None and not singles:
             raise Infeasible("no placement that fits was found to begin with; `stead place` says what would help")
 
-    def _further(self, number: int) -> Iterator[tuple[str, Placement]]:
+    def _by_rule(self, problem: Problem) -> Iterator[tuple[str, Placement]]:
+        """What a rule of thumb makes of a problem."""
+        rule = solver_named(RULE)
+        if rule.unsupported(problem) is None:
+            simple = self._asked(rule, problem, self.seed, 1)
+            if simple is not None:
+                yield RULE, simple.placement
+
+    def _further(self, number: int, *, with_rule: bool = False) -> Iterator[tuple[str, Placement]]:
         """The plan of the corrected costs, and plans of costs that may be just as true."""
         found = self._solved(self.belief.problem, self.seed, self.evaluations)
         if found is not None:
             yield "plan", found.placement
+        if with_rule:
+            yield from self._by_rule(self.belief.problem)
         rng = np.random.default_rng((self.seed, number))
         for draw in range(DRAWS_TRIED * PER_ROUND):
             other = self._solved(self.belief.drawn(rng), self.seed + draw, self.evaluations)
@@ -371,6 +420,7 @@ class _Loop:
         best = self.best
         assert best is not None
         belief = calibrated(self.problem, self._seen(), start=self.belief.logs)
+        belief = replace(belief, prior_error=self._off_at_first())
         problem = belief.problem
         placement = Placement(problem, best.placement.devices, best.placement.order, best.placement.replicas)
         trace = simulate(problem, placement)
@@ -380,7 +430,7 @@ class _Loop:
         )  # fmt: skip
         bound = best_bound(problem)
         plan = Plan(problem, solution.with_bound(bound.seconds, bound.name), self._rules(problem))
-        prior = predicted_seconds(self.problem, best.placement)
+        prior = predicted_seconds(self.given, best.placement)
         said = {
             "measured_seconds": best.trial.seconds,
             "predicted_seconds": solution.objective_seconds,
@@ -399,6 +449,12 @@ class _Loop:
             replace(plan, provenance=made), best.trial.seconds, prior, tuple(self.rounds), belief,
             self.trials.count, self.trials.noise, stopped_by, self.profile_gain,
         )  # fmt: skip
+
+    def _off_at_first(self) -> float:
+        """Root mean square of log(measured / believed before anything was measured)."""
+        seen = self._seen()
+        offs = [math.log(one.seconds / predicted_seconds(self.given, one.placement)) for one in seen]
+        return math.sqrt(sum(off * off for off in offs) / len(offs))
 
     def _rules(self, problem: Problem) -> tuple[Baseline, ...]:
         try:

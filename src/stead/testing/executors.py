@@ -36,6 +36,9 @@ class SimulatedExecutor:
 
     def profile(self, worker: int, *, repeats: int) -> NDArray[np.float64]:  # [repeat, operator]
         """The true seconds on a device, with noise."""
+        self.bursts += 1
+        if self.lose_every and self.bursts % self.lose_every == 0:
+            repeats = 0
         return self.truth.costs.seconds[:, worker] * self._factors((repeats, len(self.graph)))
 
     def burst(self, placement: Placement, *, runs: int) -> Burst:

@@ -40,6 +40,9 @@ which group it places (mem_t), plain attention would have to learn to count; hid
 cores suffice; controllers (workers.py) keep in step instead of being asynchronous; at most 256 groups, joined along the
 steps of one layer. The number of devices is part of the network (one embedding each): a policy is for clusters of that
 size.
+
+With `decoder=walk` the decoder is left out: what the encoder makes of a group, held against the embeddings of devices,
+is an opinion that walks of list scheduling follow (learn/walk), and learning begins at list scheduling itself.
 """
 
 from __future__ import annotations
@@ -53,24 +56,29 @@ import numpy as np
 import torch
 
 from stead.coarsen import Grouping
+from stead.errors import BadInput
 from stead.learn.ground.equal_devices import canonical, device_classes
 from stead.learn.ground.features import NUMBERS, VOCABULARY, group_features, operator_table, width
-from stead.learn.ground.loop import Algorithm
+from stead.learn.ground.loop import Algorithm, Loop
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_even, check_least, check_words, one_number_of_devices
 from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import memory_room, placed_groups
-from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
+from stead.learn.ground.policy import NetworkPolicy, Seen, other_width, read_policy
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.seq2seq import FOLLOW, Inputs, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task, slowest_single
+from stead.learn.ground.torch_state import load_network
+from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk, walked_task
 from stead.problem import Problem
 from stead.solvers.few_devices import few_devices
 from stead.solvers.solution import Budget, Solution
 
 Variant = Literal["corrected", "faithful"]
+Decoder = Literal["devices", "walk"]
 MOST_GROUPS = 256  # attention takes time in proportion to the square of it
 SHAPES_BEGIN = NUMBERS - 4  # columns of `numbers` that a faithful network sees
 
@@ -135,9 +143,14 @@ class ColocRL:
     graphs_per_step: int = 1  # of several that are trained on
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
+    decoder: str = "devices"  # one group after another; or walk: list scheduling that follows the encoder's opinions
 
     def __post_init__(self) -> None:
-        check_words(self, {"variant": get_args(Variant), "algorithm": get_args(Algorithm)})
+        check_words(
+            self, {"variant": get_args(Variant), "algorithm": get_args(Algorithm), "decoder": get_args(Decoder)}
+        )
+        if self.walks and self.variant != "corrected":
+            raise BadInput("colocrl: walks follow the corrected variant; leave out variant or decoder")
         check_least(self, {"updates": 0, "samples": 1, "hidden": 2, "groups": 1, "imitation": 0, "graphs_per_step": 1})
         check_even(self, "hidden")
 
@@ -146,8 +159,15 @@ class ColocRL:
         """The parts as they are, unless an experiment says otherwise."""
         return Parts()
 
+    @property
+    def walks(self) -> bool:
+        """Whether walks follow its opinions."""
+        return self.decoder == "walk"
+
     def unsupported(self, problem: Problem) -> str | None:
-        """Training takes every problem; a trained policy those with its number of devices."""
+        """Training takes every problem that walks can place; a trained policy those with its number of devices."""
+        if self.walks and (reason := no_walk(problem)) is not None:
+            return reason
         return NetworkPolicy.load(Path(self.policy), ColocRL).unsupported(problem) if self.policy else None
 
     def misfit(self, devices: int, problem: Problem) -> str | None:
@@ -156,6 +176,10 @@ class ColocRL:
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Train on the problem, or ask the policy in the file."""
+        if not self.policy and self.walks:
+            return learn_and_walk(self, problem, budget, seed, threads=self.threads)
+        if self.policy and (asked := self._opinions(Path(self.policy))) is not None:
+            return asked.solve(problem, budget, seed)
         return ask_or_learn(self, problem, budget, seed)
 
     def learner(
@@ -165,12 +189,32 @@ class ColocRL:
         starts: Sequence[Start],
         *,
         evaluate: Evaluator | None = None,
-    ) -> OneShot[Inputs]:
+    ) -> Loop[Inputs]:
         """A network with its graphs, ready for the first update; `evaluate` measures instead of simulating."""
         preset = PRESETS[self.variant]
         devices = one_number_of_devices("colocrl", problems)
+        if self.walks:
+            if evaluate is not None:
+                raise BadInput("colocrl: walks are simulated, not measured; leave out decoder=walk or --reward")
+            given = zip(problems, starts, strict=True)
+            walked = [walked_task(self, problem, start, threads=self.threads) for problem, start in given]
+            network = self.network(devices, seed)
+            return OpinionLoop(network, network, walked, self._opinion_training(), seed=seed)
         tasks = [self._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
         return OneShot(self.network(devices, seed), tasks, self._training(preset), seed=seed)
+
+    def _opinion_training(self) -> OpinionTraining:
+        pairs = max(1, self.samples // 2)
+        return OpinionTraining(pairs, learning_rate=self.learning_rate, graphs_per_step=self.graphs_per_step)
+
+    def _opinions(self, path: Path) -> OpinionSolver[Inputs] | None:
+        """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
+        method, arrays, devices, taught = read_policy(path, ColocRL)
+        if not method.walks:
+            return None
+        network = method.network(devices, 0)
+        load_network(network, arrays)
+        return OpinionSolver(method, network, taught, threads=self.threads, polish=self.polish)
 
     def network(self, devices: int, seed: int) -> Seq2Seq:
         """A network with random weights."""
@@ -189,6 +233,7 @@ class ColocRL:
                 mean_words=preset.all_features,
                 follows=preset.all_features,
                 follow=self.parts.follow,
+                opinions=self.walks,
             )
 
     def inputs(self, problem: Problem) -> tuple[Grouping, Inputs]:
@@ -248,7 +293,9 @@ class ColocRL:
 
     def network_options(self) -> dict[str, object]:
         """What a reader of the file needs to build the same network."""
-        return {"variant": self.variant, "hidden": self.hidden, "groups": self.groups, **asdict(self.parts)}
+        decoder = {"decoder": self.decoder} if self.walks else {}  # files that name none are of the other kind
+        own = {"variant": self.variant, "hidden": self.hidden, "groups": self.groups}
+        return {**own, **decoder, **asdict(self.parts)}
 
     @classmethod
     def stored(cls, options: Mapping[str, object]) -> AblatedColocRL:

@@ -85,8 +85,7 @@ from stead.learn.ground.solver import PolicySolver, solve_by_learning
 from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
 from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
-from stead.learn.walk.opinion_scorer import OpinionScorer
-from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk, walked_task
 from stead.problem import Problem
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.few_devices import few_devices
@@ -282,7 +281,8 @@ class GDP:
         if own.walks:
             if evaluate is not None:
                 raise BadInput("gdp: walks are simulated, not measured; leave out decoder=walk or --reward")
-            walked = [own._walked_task(problem, start) for problem, start in zip(problems, starts, strict=True)]
+            given = zip(problems, starts, strict=True)
+            walked = [walked_task(own, problem, start, threads=own.threads) for problem, start in given]
             learner = OpinionLoop(network, network, walked, own._opinion_training(), seed=seed)
         else:
             given = zip(problems, starts, strict=True)
@@ -290,18 +290,6 @@ class GDP:
             learner = OneShot(network, tasks, own._training(preset), seed=seed)
         learner.carried_on = taught
         return learner
-
-    def _walked_task(self, problem: Problem, start: Start) -> Task[GraphInputs]:
-        """A problem on which opinions are worth what walks make of them."""
-        if (reason := no_walk(problem)) is not None:
-            raise BadInput(f"gdp: decoder=walk cannot place {problem.graph.name}: {reason}")
-        grouping, inputs = self.inputs(problem)
-        scorer = OpinionScorer(problem, grouping, threads=self.threads, limit=start.limit)
-        scorer.charge(inputs.seen.evaluations)
-        if inputs.seen.cut is not None:
-            cut = inputs.seen.cut
-            scorer.begin_with(scorer.whole(cut.devices[None, :])[0], cut.seconds, cut.name)
-        return Task(grouping, inputs, scorer, Reward("log", start.reference_seconds(problem)), start)
 
     def _opinion_training(self) -> OpinionTraining:
         pairs = max(1, self.samples // 2) if self.samples else OpinionTraining().pairs

@@ -133,6 +133,7 @@ class Seq2Seq(Network[Inputs]):
         mean_words: bool = True,
         follows: bool = True,
         follow: float = FOLLOW,
+        opinions: bool = False,
     ) -> None:
         super().__init__()
         self.devices, self.scale, self.temperature = devices, scale, temperature
@@ -154,6 +155,10 @@ class Seq2Seq(Network[Inputs]):
         if follows:
             with torch.no_grad():
                 self.out.weight[:, -devices:] = follow * torch.eye(devices)
+        if opinions:  # instead of what the decoder chooses
+            self.say = nn.Linear(hidden, hidden)
+            nn.init.zeros_(self.say.weight)
+            nn.init.zeros_(self.say.bias)
 
     def encode(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """(mem, m1), shared by all samples."""
@@ -165,6 +170,11 @@ class Seq2Seq(Network[Inputs]):
         )
         mem = joined + self.encoder(joined[None])[0][0]  # what a group is must not drown in what is around it
         return mem, self.w1(mem)
+
+    def codes(self, inputs: Inputs) -> tuple[Tensor, Tensor]:  # [G, H], [G, K, H]
+        """What is made of every group, and of every device, for opinions that walks follow."""
+        mem, _ = self.encode(inputs)
+        return mem, self.device_embedding.weight[: self.devices].expand(len(mem), -1, -1)
 
     @torch.no_grad()
     def sample(

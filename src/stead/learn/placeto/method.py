@@ -71,8 +71,7 @@ from stead.learn.placeto.network import PlacetoNet
 from stead.learn.placeto.opinions import Overview, Viewer
 from stead.learn.placeto.timed import TimedScorer
 from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
-from stead.learn.walk.opinion_scorer import OpinionScorer
-from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk
+from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk, walked_task
 from stead.problem import Problem
 from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
@@ -272,7 +271,8 @@ class Placeto:
         if own.walks:
             if evaluate is not None:
                 raise BadInput("placeto: walks are simulated, not measured; leave out decoder=walk or --reward")
-            walked = [own._walked_task(problem, start) for problem, start in zip(problems, starts, strict=True)]
+            given = zip(problems, starts, strict=True)
+            walked = [walked_task(own.viewer, problem, start, threads=own.threads) for problem, start in given]
             taught_by_walks = OpinionLoop(network, network, walked, own._opinion_training(), seed=seed)
             taught_by_walks.carried_on = taught
             return taught_by_walks
@@ -281,15 +281,6 @@ class Placeto:
         learner = PlacetoLearner(network, tasks, own._training(), own.observation, known, seed=seed)
         learner.carried_on = taught
         return learner
-
-    def _walked_task(self, problem: Problem, start: Start) -> Task[Overview]:
-        """A problem on which opinions are worth what walks make of them."""
-        if (reason := no_walk(problem)) is not None:
-            raise BadInput(f"placeto: decoder=walk cannot place {problem.graph.name}: {reason}")
-        grouping, seen = self.viewer.inputs(problem)
-        scorer = OpinionScorer(problem, grouping, threads=self.threads, limit=start.limit)
-        scorer.charge(seen.seen.evaluations)
-        return Task(grouping, seen, scorer, Reward("log", start.reference_seconds(problem)), start)
 
     def _opinion_training(self) -> OpinionTraining:
         return OpinionTraining(pairs=self.episodes, learning_rate=self.learning_rate)

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.coarsen import Grouping
+from stead.errors import BadInput
 from stead.learn.ground.network import Inputs
 from stead.learn.ground.policy import Seen
+from stead.learn.ground.reward import Reward
 from stead.learn.ground.solver import (
     BASELINES,
     Learns,
@@ -21,9 +23,11 @@ from stead.learn.ground.solver import (
     polish,
     start_of,
 )
+from stead.learn.ground.task import Start, Task
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.walk.method import Walk
 from stead.learn.walk.opinion_loop import Opined, OpinionLoop, opinions_of
+from stead.learn.walk.opinion_scorer import OpinionScorer
 from stead.learn.walk.opinions import OpinedGrounds, walk_by_opinions
 from stead.learn.walk.walk_plans import WALKS
 from stead.problem import Placement, Problem
@@ -55,6 +59,19 @@ class Shows(Protocol[Inputs]):
 def no_walk(problem: Problem) -> str | None:
     """Why walks cannot place `problem`; None if they can."""
     return Walk().unsupported(problem)
+
+
+def walked_task(shows: Shows[Inputs], problem: Problem, start: Start, *, threads: int) -> Task[Inputs]:
+    """A problem on which opinions are worth what walks make of them; what its features simulate is counted."""
+    if (reason := no_walk(problem)) is not None:
+        raise BadInput(f"{shows.name}: decoder=walk cannot place {problem.graph.name}: {reason}")
+    grouping, inputs = shows.inputs(problem)
+    seen = shows.seen(inputs)
+    scorer = OpinionScorer(problem, grouping, threads=threads, limit=start.limit)
+    scorer.charge(seen.evaluations)
+    if seen.cut is not None:
+        scorer.begin_with(scorer.whole(seen.cut.devices[None, :])[0], seen.cut.seconds, seen.cut.name)
+    return Task(grouping, inputs, scorer, Reward("log", start.reference_seconds(problem)), start)
 
 
 @dataclass(frozen=True, slots=True)
