@@ -67,7 +67,7 @@ def test_a_network_that_has_learnt_nothing_is_list_scheduling_and_gets_no_credit
 
 @pytest.mark.parametrize("name", UNTAUGHT)
 def test_opinions_are_zero_at_first_and_change_with_updates(name: str) -> None:
-    problem = made(50_000_002)
+    problem = made_problem(50_000_002, Scope(least=40, most=200)).problem
     with one_thread():
         own: Any = UNTAUGHT[name].learner([problem], 0, [Start.of(problem)])
         assert not opinions_of(own.thinks, own.tasks[0].inputs).any()
