@@ -174,7 +174,9 @@ class Seq2Seq(Network[Inputs]):
     def codes(self, inputs: Inputs) -> tuple[Tensor, Tensor]:  # [G, H], [G, K, H]
         """What is made of every group, and of every device, for opinions that walks follow."""
         mem, _ = self.encode(inputs)
-        return mem, self.device_embedding.weight[: self.devices].expand(len(mem), -1, -1)
+        named = self.device_embedding.weight[: self.devices]
+        named = nn.functional.layer_norm(named, named.shape[1:])  # as loud as groups are
+        return mem, named.expand(len(mem), -1, -1)
 
     @torch.no_grad()
     def sample(
