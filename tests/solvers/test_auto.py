@@ -98,6 +98,18 @@ def test_the_tuning_changes_the_search() -> None:
     assert rounds[0] == 0
 
 
+@pytest.mark.parametrize(("little", "evaluations"), [(0.0, 0), (4.0, 1)])
+def test_proofs_that_take_longer_than_what_is_counted_are_left_out(little: float, evaluations: int) -> None:
+    graph = synthetic("layered", operators=60, seed=1)
+    cluster, _ = cluster_from("3090,3060")
+    problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
+    chosen = Auto(exhaustive_below=0, tuning=Tuning(little_seconds=little))
+    asked = [step.name for row in chosen.steps_for(problem) if row.name == "exact" for step in row.steps]
+    assert asked[0] == "series"
+    phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=200)).phases}
+    assert (phases["exact"].evaluations > 0) == bool(evaluations)
+
+
 @dataclass(frozen=True)
 class Counted:
     """Puts everything on one device and counts how often it is asked."""

@@ -328,12 +328,24 @@ class _Run:
         for step in row.steps:
             if search.done:
                 break
-            if search.spare_seconds < step.least_seconds:
+            if self._lacks_time_for(step):
                 continue
             search.doing(step.name)
             share = step.counted_share if search.counts and step.counted_share else step.share
             solution = search.try_solver(step.solver(), share=share)
             self._found += [solution] if solution is not None else []
+
+    def _lacks_time_for(self, step: Step) -> bool:
+        """Whether less is left than a step needs; counted evaluations are as good as the seconds that they take.
+
+        What needs little is done however few are counted, as proofs of small problems are worth more than that.
+        """
+        search, pace = self.search, WORK_PER_SECOND / max(1, len(self.search.problem.graph))
+        if search.remaining_evaluations is None:
+            return search.spare_seconds < step.least_seconds
+        if step.least_seconds <= self._tuning.little_seconds:
+            return False
+        return search.remaining_evaluations / pace < step.least_seconds
 
     def follow_rules(self, row: Row) -> None:
         """Ask rules of thumb; in a hurry within a share, as there are better answers already."""

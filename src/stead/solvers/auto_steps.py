@@ -23,6 +23,7 @@ class Tuning:
     rule_share: float = 0.1  # for rules then: those that walk through trees of modules take long
     partitioning: float = 6e-5  # seconds per operator that a partitioner takes; it cannot be stopped
     series_seconds: float = 2e-3  # per operator that must be left for proofs on chains of blocks: search pays sooner
+    little_seconds: float = 4.0  # that a step may need however few evaluations are counted
     moves_per_second: int = 4_000_000  # of annealing, to begin no round that could not end
     # Sizes beyond which a method would not come to an end.
     large: int = 20_000  # operators beyond which only what takes about linear time is tried
