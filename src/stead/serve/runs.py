@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stead.placing.event_log import FORMAT
+from stead.serve.commands import JOURNAL
 from stead.serve.models import path_below
 from stead.serve.store import Store
 
@@ -20,15 +20,16 @@ MOST_RUNS, MOST_FILES, DEEPEST = 100, 5_000, 4
 MOST_BYTES = 8 * 2**20  # that are read at once; the page asks again for the rest
 FIRST_LINE = 2**16
 CURVES = ("best", "mean", "greedy", "start", "entropy")
+LOGS = {"train": "policy.jsonl", "bench": JOURNAL}  # of jobs, by what they do
 RESULT = ("instance", "solver", "seed", "status", "value_seconds", "bound_seconds", "cpu_seconds", "reason")
 
 
 def found(store: Store, root: Path) -> list[dict[str, Any]]:
     """Runs of this app, then those in files, the newest first."""
     own = [
-        {"id": f"job:{job['id']}", "kind": "train", "name": _title(job["request"]), "state": job["state"],
-         "changed": job["ended"] or job["started"] or job["created"]}
-        for job in store.jobs() if job["verb"] == "train"
+        {"id": f"job:{job['id']}", "kind": job["verb"], "name": _title(job["verb"], job["request"]),
+         "state": job["state"], "changed": job["ended"] or job["started"] or job["created"]}
+        for job in store.jobs() if job["verb"] in LOGS
     ]  # fmt: skip
     files: list[dict[str, Any]] = []
     for path in _files(root):
@@ -41,7 +42,9 @@ def found(store: Store, root: Path) -> list[dict[str, Any]]:
     return [*own, *sorted(files, key=lambda one: -one["changed"])[:MOST_RUNS]]
 
 
-def _title(request: Mapping[str, Any]) -> str:
+def _title(verb: str, request: Mapping[str, Any]) -> str:
+    if verb == "bench":
+        return f"bench {request.get('suite')}" + (f", {request['solvers']}" if request.get("solvers") else "")
     graphs = ", ".join(str(one).removeprefix("zoo:") for one in request.get("graphs", ()))
     return f"{request.get('policy')} on {graphs}"
 
@@ -63,6 +66,8 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _kind(path: Path) -> str:
     """What a file is the log of; empty for anything else."""
+    from stead.placing.event_log import FORMAT
+
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(FIRST_LINE))
@@ -82,8 +87,8 @@ def path_of(store: Store, root: Path, name: str) -> Path | None:
     where, _, rest = name.partition(":")
     if where == "job":
         job = store.job(rest)
-        path = store.home / "jobs" / rest / "policy.jsonl"
-        return path if job is not None and path.exists() else None
+        path = store.home / "jobs" / rest / LOGS.get(job["verb"], "") if job is not None else store.home
+        return path if path.is_file() else None
     path = path_below(root, rest)
     return path if path.suffix == ".jsonl" and _kind(path) else None
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput, SteadError
+from stead.files import plain
 from stead.plan import Plan
 from stead.problem import Placement
+from stead.report import explain_operators
+from stead.report.box_inside import inside
 from stead.report.fold import Fold
 from stead.report.moved_view import Basis, later_view, moved_view
 from stead.report.plan_view import view
@@ -27,7 +30,8 @@ MOST_MOVED = 8  # plans after moves
 LATER_SECONDS = 0.5  # of CPU, for further moves
 MOVES_SECONDS = SENSITIVITY_SECONDS = 1.0  # of CPU, for what a view shows beyond the plan
 
-Moves = tuple[tuple[int, int], ...]  # (box, device), one after another
+Moved = int | tuple[int, int]  # a box, or operators from the first to the last
+Moves = tuple[tuple[Moved, int], ...]  # what goes to which device, one after another
 
 
 @dataclass(frozen=True)
@@ -59,29 +63,33 @@ class Session:
     def moves_from(self, given: object) -> Moves:
         """Checked moves of a request."""
         if not isinstance(given, list) or len(given) > MOST_MOVES:
-            raise BadInput(f"moves are a list of [box, device], at most {MOST_MOVES}")
-        moves = []
+            raise BadInput(f"moves are a list of [box, device] or [[first, last], device], at most {MOST_MOVES}")
+        moves: list[tuple[Moved, int]] = []
         for one in given:
-            if not (isinstance(one, list) and len(one) == 2 and all(type(part) is int for part in one)):
-                raise BadInput(f"a move is [box, device], got {one!r}")
-            box, device = one
-            if not 0 <= box < len(self.boxes.names) or not 0 <= device < len(self.plan.problem.cluster):
-                raise BadInput(f"there is no box {box} or no device {device} in this plan")
-            moves.append((box, device))
+            what, device = one if isinstance(one, list) and len(one) == 2 else (None, None)
+            if _is_whole(what) and _is_whole(device):
+                known = 0 <= what < len(self.boxes.names)
+            elif isinstance(what, list) and len(what) == 2 and all(map(_is_whole, (*what, device))):
+                what = first, last = what[0], what[1]
+                known = 0 <= first <= last < len(self.plan.problem.graph)
+            else:
+                raise BadInput(f"a move is [box, device] or [[first, last], device], got {one!r}")
+            if not known or not 0 <= device < len(self.plan.problem.cluster):
+                raise BadInput(f"there is no such box, operator or device in this plan: {one!r}")
+            moves.append((what, device))
         return tuple(moves)
 
-    def operators_in(self, box: int) -> NDArray[np.int64]:
-        """Operators of a box, and whoever must share a device with them."""
+    def operators_in(self, what: Moved) -> NDArray[np.int64]:
+        """Operators of a box or of a range, and whoever must share a device with them."""
         problem = self.plan.problem
-        above = self.boxes.ancestors()[self.boxes.leaf]
-        own = np.flatnonzero(above[:, self.boxes.depths[box]] == box)
+        own = self.boxes.operators_in(what) if isinstance(what, int) else np.arange(what[0], what[1] + 1)
         return np.flatnonzero(np.isin(problem.units, problem.units[own]))
 
     def devices_after(self, moves: Moves) -> NDArray[np.uint8]:
         """The device of every operator after moves; where one may not go is told."""
         problem, devices = self.plan.problem, self.plan.placement.devices.copy()
-        for box, device in moves:
-            own = self.operators_in(box)
+        for what, device in moves:
+            own = self.operators_in(what)
             if not problem.allowed[own, device].all():
                 v = int(own[~problem.allowed[own, device]][0])
                 name, where = problem.graph.operator_names[v], problem.cluster.names[device]
@@ -152,8 +160,8 @@ class Session:
         """What takes longer."""
         return later_view(self.basis, self.with_moves(moves), moves_seconds=LATER_SECONDS).as_bytes()
 
-    def case(self, sets: object) -> dict[str, Any]:
-        """The same placement in other circumstances, as `stead what-if` says it."""
+    def case(self, sets: object, moves: Moves = ()) -> dict[str, Any]:
+        """The same placement, or that after moves, in other circumstances, as `stead what-if` says it."""
         from stead.placing.size_curves import is_readable
         from stead.placing.what_if import SIZES, Changes, cases_of
 
@@ -161,10 +169,26 @@ class Session:
             raise BadInput('changes are a list of texts such as "3060.bandwidth=2x"')
         if any(one.partition("=")[0].strip() in SIZES for one in sets) and not is_readable(self.plan, zoo_only=True):
             raise BadInput("only models of the zoo are read again here; `stead what-if` in a shell reads any")
-        (case,) = cases_of(self.plan, Changes(sets=tuple(sets)))
-        now = self.plan.solution.objective_seconds
+        plan = self.with_moves(moves)
+        (case,) = cases_of(plan, Changes(sets=tuple(sets)))
+        now = plan.solution.objective_seconds
         change = None if case.seconds is None else case.seconds - now
         return {"seconds": case.seconds, "change": change, "trouble": case.trouble or None}
+
+
+    def inside(self, box: int) -> dict[str, Any]:
+        """The next level in a box."""
+        if not 0 <= box < len(self.boxes.names):
+            raise BadInput(f"there is no box {box} in this plan")
+        return {"under": box, "path": self.boxes.path(box), "boxes": inside(self.plan, self.boxes, box)}
+
+    def explained(self, name: str) -> list[dict[str, Any]]:
+        """Operators that fit a name, with all devices re-simulated."""
+        return [plain(asdict(one)) for one in explain_operators(self.plan, name)]
+
+
+def _is_whole(given: object) -> TypeGuard[int]:
+    return type(given) is int  # True and False are no numbers of boxes
 
 
 class Sessions:
