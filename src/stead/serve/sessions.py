@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,20 +64,20 @@ class Session:
         """Checked moves of a request."""
         if not isinstance(given, list) or len(given) > MOST_MOVES:
             raise BadInput(f"moves are a list of [box, device] or [[first, last], device], at most {MOST_MOVES}")
-        moves: list[tuple[Moved, int]] = []
+        moves = []
         for one in given:
-            what, device = one if isinstance(one, list) and len(one) == 2 else (None, None)
-            if _is_whole(what) and _is_whole(device):
-                known = 0 <= what < len(self.boxes.names)
-            elif isinstance(what, list) and len(what) == 2 and all(map(_is_whole, (*what, device))):
-                what = first, last = what[0], what[1]
-                known = 0 <= first <= last < len(self.plan.problem.graph)
-            else:
+            move = _move_from(one)
+            if move is None:
                 raise BadInput(f"a move is [box, device] or [[first, last], device], got {one!r}")
-            if not known or not 0 <= device < len(self.plan.problem.cluster):
+            if not self._has(*move):
                 raise BadInput(f"there is no such box, operator or device in this plan: {one!r}")
-            moves.append((what, device))
+            moves.append(move)
         return tuple(moves)
+
+    def _has(self, what: Moved, device: int) -> bool:
+        first, last = (what, what) if isinstance(what, int) else what
+        count = len(self.boxes.names) if isinstance(what, int) else len(self.plan.problem.graph)
+        return 0 <= first <= last < count and 0 <= device < len(self.plan.problem.cluster)
 
     def operators_in(self, what: Moved) -> NDArray[np.int64]:
         """Operators of a box or of a range, and whoever must share a device with them."""
@@ -187,7 +187,17 @@ class Session:
         return [plain(asdict(one)) for one in explain_operators(self.plan, name)]
 
 
-def _is_whole(given: object) -> TypeGuard[int]:
+def _move_from(given: object) -> tuple[Moved, int] | None:
+    """A move as a request writes it; None for anything else."""
+    if not isinstance(given, list) or len(given) != 2 or not _is_whole(given[1]):
+        return None
+    what, device = given
+    if isinstance(what, list) and len(what) == 2 and all(map(_is_whole, what)):
+        return (what[0], what[1]), device
+    return (what, device) if _is_whole(what) else None
+
+
+def _is_whole(given: object) -> bool:
     return type(given) is int  # True and False are no numbers of boxes
 
 
