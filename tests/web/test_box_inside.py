@@ -51,6 +51,7 @@ def test_levels_that_hold_nothing_but_the_next_are_passed_over() -> None:
     (box,) = (b for b in range(len(boxes.names)) if boxes.names[b] == "m")
     rows = inside(plan, boxes, box)
     assert [(row["name"], row["operators"], row["range"]) for row in rows] == [("a", 2, [0, 1]), ("b", 1, [2, 2])]
+    assert [row["operator"] for row in rows] == [None, "v2"]
 
 
 def test_where_no_module_is_deeper_there_are_operators() -> None:

@@ -86,6 +86,15 @@ def test_a_report_opens_from_a_file_and_fits_the_window(
         browser.picture(DOCS / name, height=1500 if size == NARROW else 1000)
 
 
+def test_the_model_stays_beside_the_time_line_and_covers_nothing_else(browser: Browser, report: Path) -> None:
+    browser.look()
+    browser.open(report)
+    browser.run("scrollTo(0, document.documentElement.scrollHeight)")
+    where, column = (browser.run(f"return document.querySelector('{one}').getBoundingClientRect().bottom")
+                     for one in (".where", ".both > .column"))  # fmt: skip
+    assert where <= column + 1
+
+
 def test_a_report_cannot_reach_a_network(browser: Browser, report: Path) -> None:
     browser.open(report)
     said = browser.driver.execute_async_script(

@@ -42,6 +42,7 @@ def inside(plan: Plan, boxes: Fold, box: int) -> list[dict[str, Any]]:
             "name": shown_name(name),
             "operators": int((row == number).sum()),
             "range": _range(own[row == number]),
+            "operator": _only(plan, own[row == number]),
             "seconds": seconds[row == number].sum(axis=0).tolist(),
             "critical_seconds": float(critical[row == number].sum()),
         }
@@ -99,6 +100,11 @@ def _seconds(plan: Plan, own: NDArray[np.int64]) -> tuple[NDArray[np.float64], N
     np.add.at(seconds, (at, run.devices[mine]), long)
     np.add.at(critical, at, long * run.critical_slices[mine])
     return seconds, critical
+
+
+def _only(plan: Plan, own: NDArray[np.int64]) -> str | None:
+    """The name of an operator that is alone in its row: what can be explained."""
+    return plan.problem.graph.operator_names[int(own[0])] if len(own) == 1 else None
 
 
 def _range(own: NDArray[np.int64]) -> list[int] | None:

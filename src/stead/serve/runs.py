@@ -32,7 +32,7 @@ def found(store: Store, root: Path) -> list[dict[str, Any]]:
         for job in store.jobs() if job["verb"] in LOGS
     ]  # fmt: skip
     files: list[dict[str, Any]] = []
-    for path in _files(root):
+    for path in _files(root, store.home):
         kind = _kind(path)
         if kind:
             name = path.relative_to(root.resolve()).as_posix()
@@ -49,12 +49,13 @@ def _title(verb: str, request: Mapping[str, Any]) -> str:
     return f"{request.get('policy')} on {graphs}"
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Files of lines of JSON, not too deep and not too many; what is hidden or linked is left alone."""
+def _files(root: Path, home: Path) -> Iterator[Path]:
+    """Files of lines of JSON, not too deep and not too many; what is hidden, linked or the app's own is left alone."""
     seen, base = 0, root.resolve()
     for folder, folders, names in os.walk(base):
         depth = len(Path(folder).relative_to(base).parts)
-        folders[:] = [one for one in sorted(folders) if not one.startswith(".")] if depth < DEEPEST else []
+        seen_later = [one for one in sorted(folders) if not one.startswith(".") and Path(folder, one) != home]
+        folders[:] = seen_later if depth < DEEPEST else []
         for name in sorted(names):
             seen += 1
             if seen > MOST_FILES:

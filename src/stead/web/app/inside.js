@@ -7,7 +7,7 @@ import {trouble} from 'app/parts';
 import {subject} from 'stead/inspector';
 import {change, count, percent, seconds, shortened} from 'stead/units';
 
-const LISTED = 40;
+const LISTED = 40, OWN = '·'; // what a module does beside those within it
 
 /** @param {HTMLElement} root @param {any} mounted @param {import('stead/data').View} view @param {string} plan */
 export function insidePanel(root, mounted, view, plan) {
@@ -27,7 +27,7 @@ export function insidePanel(root, mounted, view, plan) {
   const shares = (/** @type {number[]} */ by) => { const all = by.reduce((sum, s) => sum + s, 0) || 1; return by.map((s, d) => (s ? `${view.head.devices[d].letter} ${percent(s / all)} ` : '')); };
   const drawn = () => render(html`<section class="card" aria-label="Inside"><details id="inside" @toggle=${opened}><summary><b>Inside</b> <span class="soft">${state.path || 'the modules and operators of the box, one by one'}</span></summary>
     ${state.error ? trouble(state.error) : nothing}
-    <div class="scroll"><table class="list"><tbody>${state.rows.slice(0, LISTED).map((/** @type {any} */ row) => html`<tr><td class="name">${row.operators === 1 ? html`<button class="link" @click=${() => explain(row.name)}>${shortened(row.name, 70)}</button>` : html`${shortened(row.name, 70)} <span class="soft">${count(row.operators)} operators</span>`}</td><td>${shares(row.seconds)}</td><td class="num">${seconds(row.seconds.reduce((/** @type {number} */ sum, /** @type {number} */ s) => sum + s, 0))}</td><td class="num soft">${row.critical_seconds ? `${seconds(row.critical_seconds)} critical` : ''}</td></tr>`)}</tbody></table></div>
+    <div class="scroll"><table class="list"><tbody>${state.rows.slice(0, LISTED).map((/** @type {any} */ row) => html`<tr><td class="name">${row.operator !== null ? html`<button class="link" @click=${() => explain(row.operator)}>${shortened(row.operator, 70)}</button> <span class="soft">${row.name === row.operator || row.name === OWN ? '' : shortened(row.name, 40)}</span>` : html`${shortened(row.name, 70)} <span class="soft">${count(row.operators)} operators</span>`}</td><td>${shares(row.seconds)}</td><td class="num">${seconds(row.seconds.reduce((/** @type {number} */ sum, /** @type {number} */ s) => sum + s, 0))}</td><td class="num soft">${row.critical_seconds ? `${seconds(row.critical_seconds)} critical` : ''}</td></tr>`)}</tbody></table></div>
     ${state.rows.length > LISTED ? html`<p class="soft">and ${count(state.rows.length - LISTED)} more</p>` : nothing}
     ${state.why ? html`<h3 class="name">Why ${state.why.name} is on ${state.why.device}</h3><table class="list"><tbody>${state.why.alternatives.map((/** @type {any} */ one) => html`<tr><td>${one.device}</td><td class="num">${one.objective_seconds === null ? 'does not work' : seconds(one.objective_seconds)}</td><td class="num">${one.change_seconds === null ? '–' : change(one.change_seconds)}</td><td>${one.reason}</td></tr>`)}</tbody></table>` : nothing}</details></section>`, root);
   store.listen((/** @type {any} */ changed) => { if ('box' in changed) look(subject(view, store)); });

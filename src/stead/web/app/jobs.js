@@ -15,7 +15,7 @@ export async function jobsScreen(root) {
   let problem = null;
   const drawn = async () => {
     const {jobs} = await get('/jobs');
-    render(html`<div class="screen"><section class="card wide"><h2>Jobs</h2>${problem ? trouble(problem) : nothing}${jobs.length ? html`<table class="list"><thead><tr><th>job</th><th>state</th><th class="hide-narrow">command</th><th></th></tr></thead><tbody>${jobs.map(row)}</tbody></table>` : html`<p class="soft">Nothing has run yet. <a href="#/place">Place a model</a>.</p>`}</section></div>`, root);
+    render(html`<div class="screen"><section class="card wide"><h2>Jobs</h2>${problem ? trouble(problem) : nothing}${jobs.length ? html`<table class="list jobs"><thead><tr><th>job</th><th>state</th><th class="hide-narrow">command</th><th></th></tr></thead><tbody>${jobs.map(row)}</tbody></table>` : html`<p class="soft">Nothing has run yet. <a href="#/place">Place a model</a>.</p>`}</section></div>`, root);
   };
   const act = async (/** @type {() => Promise<any>} */ what) => { problem = null; try { await what(); } catch (error) { problem = error; } await drawn(); };
   const row = (/** @type {any} */ job) => html`<tr><td class="name"><a title=${job.request.title ?? job.verb} href=${shownAt(job)}>${shortened(job.request.title ?? job.verb, 60)}</a><br><span class="soft">${job.request.devices ?? ''} ${new Date(job.created * 1000).toLocaleString()}</span></td>

@@ -31,7 +31,8 @@ export function linkMatrix(text, checked, both, set, setBoth) {
   /** A kind is both figures at once: those that were given before it are taken back. @param {Link} link @param {string} value */
   const ofKind = (link, value) => set(changed(['bandwidth', 'latency'].reduce((so, what) => changed(so, link, what, ''), text), link, 'kind', value));
   const kind = (/** @type {Link} */ link) => {
-    const names = [...(link.fabric ? [link.fabric] : []), ...checked.kinds], now = link.kind && (given(link, 'kind') ?? link.kind); // several kinds have the same figures
+    const names = [...(link.fabric ? [link.fabric] : []), ...checked.kinds], own = given(link, 'bandwidth') ?? given(link, 'latency');
+    const now = own === undefined && link.kind ? given(link, 'kind') ?? link.kind : ''; // several kinds have the same figures
     if (now && !names.includes(now)) names.unshift(now);
     return html`<select class=${given(link, 'kind') === undefined ? '' : 'given'} aria-label=${`kind of link from ${link.source} to ${link.target}`} data-link=${`${link.source}->${link.target}.kind`} @change=${(/** @type {any} */ e) => ofKind(link, e.target.value)}><option value="" .selected=${!now}>${now ? 'the usual' : 'own figures'}</option>${names.map((name) => html`<option value=${name} .selected=${name === now}>${name}</option>`)}</select>`;
   };

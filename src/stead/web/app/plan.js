@@ -15,7 +15,7 @@ import {mount} from 'stead/report';
 import {seconds, shortened} from 'stead/units';
 
 const LATER = 300; // milliseconds without another move before what takes longer is asked for
-const MORE = {...learning, inside: html`<div data-part="inside"></div>`, before: html`<div class="wide" data-part="whatif"></div>`, after: html`<div class="wide" data-part="use"></div>`}; // where panels of the app stand
+const MORE = {...learning, inside: html`<div data-part="inside"></div>`, before: html`<div data-part="whatif"></div>`, after: html`<div data-part="use"></div>`}; // where panels of the app stand
 
 /** @param {string} text @returns {[number, number][]} */
 const movesFrom = (text) => text.split(',').filter(Boolean).map((one) => /** @type {[number, number]} */ (one.split('-').map(Number)));

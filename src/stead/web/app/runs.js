@@ -79,12 +79,12 @@ function screen(info, state, run, acts) {
       ${!run ? html`<p class="soft">No run is known yet. Train below, or start <code>stead ui</code> in a folder that holds logs of <code>stead train</code> or <code>stead bench --json</code>.</p>` : run.kind === 'bench' ? results(state, run) : curves(state, run)}
       ${state.job?.command?.length ? html`<details><summary class="soft">the same in a shell</summary><pre>${shellWords(state.job.command)}</pre></details>` : nothing}</section>
     <section class="card" aria-label="All runs"><h2>All runs</h2>${state.runs.length ? html`<table class="list"><tbody>${state.runs.map((/** @type {any} */ one) => html`<tr><td class="name"><a href=${`#/runs/${encodeURIComponent(one.id)}`} aria-current=${one.id === state.id ? 'true' : nothing}>${one.name}</a></td><td>${one.kind}</td><td><span class="state ${one.state}">${one.state || 'file'}</span></td></tr>`)}</tbody></table>` : html`<p class="soft">None.</p>`}</section>
-    <section class="card" aria-label="Train"><h2>Train a policy</h2><div class="line">
+    <div class="stack"><section class="card" aria-label="Train"><h2>Train a policy</h2><div class="line">
       <label class="field">policy <select id="policy" @change=${field('policy')}>${info.learned.map((/** @type {string} */ one) => html`<option ?selected=${one === form.policy}>${one}</option>`)}</select></label>
       <label class="field grow">on <input class="grow" type="text" id="graph" list="models" .value=${form.model} @change=${field('model')}></label><datalist id="models">${info.zoo.map((/** @type {string} */ one) => html`<option value=${`zoo:${one}`}></option>`)}</datalist></div>
       <div class="line"><label class="field grow">devices <input class="grow" type="text" .value=${form.devices} @change=${field('devices')}></label><label class="field">updates <input type="number" id="updates" min="1" .value=${String(form.updates)} @change=${field('updates')}></label>
       <button class="primary" id="train" @click=${acts.train}>Train</button></div><p class="soft">The same as <code>stead train</code>; needs the extra <code>torch</code>.</p></section>
-    ${benchForm(info, state.bench, acts)}</div>`;
+    ${benchForm(info, state.bench, acts)}</div></div>`;
 }
 
 /** @param {any} info @param {any} bench @param {any} acts */

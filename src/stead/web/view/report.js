@@ -89,24 +89,24 @@ export function mount(root, views, options = {}) {
 function shell(view, names, more) {
   const {head} = view;
   return html`<main class="view">
-    <section class="card wide verdict" aria-label="Verdict">${verdict(head)}</section>
-    ${names.length > 1 ? html`<section class="card wide" aria-label="Plans beside each other"><h2>Beside each other</h2><div data-part="compared"></div></section>` : nothing}
+    <section class="card verdict" aria-label="Verdict">${verdict(head)}</section>
+    ${names.length > 1 ? html`<section class="card" aria-label="Plans beside each other"><h2>Beside each other</h2><div data-part="compared"></div></section>` : nothing}
     ${pictures(names, html`<section class="card" aria-label="Why" data-part="why"></section>${more.inside ?? nothing}`)}
-    ${head.links?.length ? html`<section class="card wide" aria-label="Links"><h2>What passes between devices</h2>${links(head)}</section>` : nothing}
-    <section class="card wide" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
+    ${head.links?.length ? html`<section class="card" aria-label="Links"><h2>What passes between devices</h2>${links(head)}</section>` : nothing}
+    <section class="card" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
     ${more.before ?? nothing}
-    ${names.length > 1 ? nothing : html`<div class="wide pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${more.history(head)}${head.learning?.update ? more.learning(head) : nothing}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${more.sizes(head)}</section>` : nothing}</div>
+    ${names.length > 1 ? nothing : html`<div class="pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${more.history(head)}${head.learning?.update ? more.learning(head) : nothing}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${more.sizes(head)}</section>` : nothing}</div>
       <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${more.sensitivity(head)}</section></div>`}
-    ${head.exports.length && names.length < 2 ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
+    ${head.exports.length && names.length < 2 ? html`<section class="card" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
     ${more.after ?? nothing}
-    <section class="card wide" aria-label="As text">${head.text ? html`<details><summary>As text</summary><pre>${head.text}</pre></details>` : nothing}
+    <section class="card" aria-label="As text">${head.text ? html`<details><summary>As text</summary><pre>${head.text}</pre></details>` : nothing}
       <p class="soft">${Object.entries(head.provenance).map(([key, value]) => `${key} ${value}`).join(' · ')}</p></section>
     <dialog class="help"><h2>Keys</h2><table><tbody>${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table><button @click=${(/** @type {any} */ e) => e.target.closest('dialog').close()}>close</button></dialog>
   </main>`;
 }
 
 /** Where and when, and what stands below. @param {string[]} names @param {any} [below] */
-const pictures = (names, below = nothing) => html`
+const pictures = (names, below = nothing) => html`<div class="both">
     <section class="card where" aria-label="Where"><h2>Where: modules <span data-part="modes"></span></h2>
       <div class="scroller"><canvas id="where" tabindex="0" role="img" aria-label="The model as boxes" aria-describedby="where-said"></canvas><div class="spacer"></div></div>
       <p class="soft said" id="where-said" data-part="where-said"></p>
@@ -117,7 +117,7 @@ const pictures = (names, below = nothing) => html`
         ${names.length > 1 ? html`<h3 class="name">${names[0]}</h3>` : nothing}<canvas id="when" tabindex="0" role="img" aria-label="Time line of devices, links and memory" aria-describedby="when-said"></canvas>
         ${names.slice(1).map((name) => html`<h3 class="name">${name}</h3><canvas class="then" tabindex="0" role="img" aria-label=${`Time line of ${name}`}></canvas>`)}
         <p class="soft said" id="when-said" data-part="when-said"></p><div data-part="slices"></div></section>
-      ${below}</div>
+      ${below}</div></div>
     <p class="live" aria-live="polite"></p><div class="tip" role="presentation"></div>`;
 
 /** @param {Store} store */
