@@ -83,9 +83,9 @@ class PlanRoutes:
              "bandwidth": math.isfinite(one.bytes_per_second)}
             for one in cluster
         ]  # fmt: skip
-        from stead.placing.size_curves import is_readable
+        from stead.placing.size_curves import sizes_of
 
-        source, sizes = session.plan.provenance.get("source"), is_readable(session.plan, zoo_only=True)
+        source, sizes = session.plan.provenance.get("source"), sizes_of(session.plan, zoo_only=True)
         return JSONResponse({**row, "cluster": devices, "links": len(cluster.links), "source": source, "sizes": sizes})
 
     async def delete_plan(self, request: Request) -> Response:

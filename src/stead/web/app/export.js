@@ -56,7 +56,7 @@ function form(state, set, run) {
   return html`<div class="line"><label class="field">to <select id="target" @change=${(/** @type {any} */ e) => set({to: e.target.value, legalize: false})}>${state.targets.map((/** @type {any} */ one) => html`<option value=${one.name} .selected=${one.name === state.to}>${one.name}: ${one.does}${one.refusal ? ' (not this plan)' : ''}</option>`)}</select></label>
       <label class="field"><input type="checkbox" id="verify" .checked=${state.verify} @change=${(/** @type {any} */ e) => { state.verify = e.target.checked; }}> verify, too</label>
       <button class="primary" id="run-export" ?disabled=${!chosen || !!chosen.refusal || !!state.busy} @click=${run}>Export</button></div>
-    ${chosen?.refusal ? html`<p class="soft">${chosen.refusal}</p>` : chosen ? html`<p class="soft">Verified ${chosen.checked}.</p>` : nothing}`;
+    ${chosen?.refusal ? html`<p class="soft">${chosen.refusal}</p>` : chosen ? html`<p class="soft">How it is verified: ${chosen.checked}.</p>` : nothing}`;
 }
 
 /** What came out. @param {any} state @param {() => void} legalized */
