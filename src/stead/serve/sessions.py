@@ -52,6 +52,10 @@ class Session:
         return self.basis.boxes
 
     @cached_property
+    def _above(self) -> NDArray[np.int64]:  # [box, depth]
+        return self.boxes.ancestors()
+
+    @cached_property
     def packed(self) -> bytes:
         """The view of the plan itself."""
         from stead.placing.size_curves import size_curves  # solvers come with it: the app answers before that
@@ -82,7 +86,10 @@ class Session:
     def operators_in(self, what: Moved) -> NDArray[np.int64]:
         """Operators of a box or of a range, and whoever must share a device with them."""
         problem = self.plan.problem
-        own = self.boxes.operators_in(what) if isinstance(what, int) else np.arange(what[0], what[1] + 1)
+        if isinstance(what, int):
+            own = np.flatnonzero(self._above[self.boxes.leaf, self.boxes.depths[what]] == what)
+        else:
+            own = np.arange(what[0], what[1] + 1)
         return np.flatnonzero(np.isin(problem.units, problem.units[own]))
 
     def devices_after(self, moves: Moves) -> NDArray[np.uint8]:
