@@ -171,13 +171,13 @@ def from_nothing(browser: Browser, app: App) -> dict[str, float]:
     return {"stop": stopped, "clicks": clicks, "way": time.monotonic() - begin}
 
 
-def assets() -> tuple[int, int]:
-    """Bytes that a report holds beside its plan, and bytes that the app serves."""
+def assets() -> tuple[list[int], int]:
+    """Bytes that a report holds beside its plan (of one plan, of a learnt one, of several), and that the app serves."""
     web = Path(str(files("stead").joinpath("web")))
     served = sum(path.stat().st_size for path in web.rglob("*") if path.suffix in (".js", ".css", ".html"))
-    scripts = [web / "view" / f"{name}.js" for name in page_modules(1)]
-    own = sum(path.stat().st_size for path in [*scripts, web / "view" / "style.css", web / "vendor" / "lit-html.js"])
-    return own, served
+    shared = sum((web / name).stat().st_size for name in ("view/style.css", "vendor/lit-html.js"))
+    pages = (page_modules(1), page_modules(1, learned=True), page_modules(2))
+    return [shared + sum((web / "view" / f"{name}.js").stat().st_size for name in names) for names in pages], served
 
 
 def of_report(browser: Browser, plan: Plan, folder: Path) -> dict[str, float]:
@@ -254,8 +254,10 @@ def main() -> int:
                   (reports if side == "report" else shown)]  # fmt: skip
         print(f"| {what} | {bar} | {' | '.join(values)} |")
     own, served = assets()
+    pages = ", ".join(f"{one / 1000:.1f}" for one in own)
     print(
-        f"\nassets in a report {own / 1000:.1f} kB (120), served to the app {served / 1000:.1f} kB (250); "
+        f"\nassets in a report of one plan, of a learnt one, of several {pages} "
+        f"kB (120), served to the app {served / 1000:.1f} kB (250); "
         f"`stead ui` until it answers {begun:.2f} CPU s (1.0); "
         f"stop until the plan is there {way['stop']:.2f} s (2); "
         f"from `stead ui` to a plan of a zoo model {way['clicks']:.0f} clicks (5), {way['way']:.1f} s (60)"

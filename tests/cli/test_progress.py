@@ -22,6 +22,15 @@ def test_the_line_has_incumbent_bound_gap_member_and_the_time_that_is_left() -> 
         assert progress.line() == "2.00 s  bound 1.50 s  gap 25.0 %  search, round 3  20 s left  Ctrl-C keeps the best"
 
 
+def test_the_line_draws_how_the_gap_fell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Terminal())
+    progress = Progress()
+    for value in (2.0, 2.0, 1.6, 1.5):
+        progress.improved(Improvement(1.0, 7, value, 1.5))
+        progress._draw()
+    assert "gap 0.0 %  ██▃▁" in progress.line()
+
+
 def test_before_there_is_a_plan_the_line_says_what_is_read() -> None:
     progress = Progress()
     progress.doing("reading model.onnx")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,19 @@ def test_two_plans_of_one_model_share_a_page(here: Path, capsys: pytest.CaptureF
     text = (here / "report.html").read_text()
     assert 'data-view="a.json"' in text
     assert 'data-view="b.json"' in text
+
+
+def test_four_plans_share_a_page_and_files_of_one_name_are_told_apart(here: Path) -> None:
+    (here / "old").mkdir()
+    shutil.copy("b.json", "old/a.json")
+    assert exit_code(["report", "a.json", "b.json", "old/a.json", "b.json"]) == 0
+    text = (here / "report.html").read_text()
+    assert re.findall(r'data-view="([^"]*)"', text) == ["a.json", "b.json", "old/a.json", "b.json"]
+
+
+def test_a_fifth_plan_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["report", "a.json", *["b.json"] * 4]) == 2
+    assert "5 plans do not fit one page; give at most 4" in capsys.readouterr().err
 
 
 def test_plans_of_different_models_are_not_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

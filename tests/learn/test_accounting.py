@@ -29,7 +29,10 @@ from stead.learn.ground.training_run import Run, progress_line, read_log
 from stead.learn.hdp.method import HDP
 from stead.learn.hsdag.method import HSDAG
 from stead.learn.placeto.method import Placeto
+from stead.placing.place import place_problem
+from stead.plan import Plan
 from stead.problem import Latency, Problem, Throughput
+from stead.report.learning_curve import curve_of
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 from stead.testing import two_towers
@@ -264,3 +267,17 @@ def test_what_was_not_scored_is_neither_0_nor_infinite(tmp_path: Path) -> None:
     assert "best -  mean -  greedy -" in lines[0]
     assert "inf" not in lines[0]
     assert "nan" not in path.with_suffix(".svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["colocrl", "hdp", "gdp from scratch", "hsdag", "placeto", "gdp by walks"])
+def test_a_plan_that_was_learnt_keeps_its_curve(name: str, tmp_path: Path) -> None:
+    plan = place_problem(SMALL, solver=LEARNERS[name], budget=Budget(evaluations=2000))
+    steps = plan.solution.learning
+    assert [step.update for step in steps] == list(range(1, len(steps) + 1)) != []
+    best = [step.best_seconds for step in steps if step.best_seconds is not None]
+    assert best == sorted(best, reverse=True)
+    assert best[-1] >= plan.solution.objective_seconds
+    plan.save(tmp_path / "plan.json")
+    curve = curve_of(Plan.load(tmp_path / "plan.json").provenance)
+    assert curve == curve_of(plan.provenance)
+    assert curve["update"] == [step.update for step in steps]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import stead
-from stead.placing.size_curves import AMOUNTS, is_readable, size_curves
+from stead.placing.size_curves import AMOUNTS, is_readable, size_curves, sizes_of
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +35,9 @@ def test_a_plan_that_does_not_say_what_it_was_read_from_has_none(plan: stead.Pla
     assert size_curves(nameless, cpu_seconds=30.0) == []
     elsewhere = replace(plan, provenance={"source": {"model": "/nowhere/net.onnx"}})
     assert not is_readable(elsewhere)
+
+
+def test_a_net_unrolled_over_time_has_no_curve_over_context(plan: stead.Plan) -> None:
+    """Its placement says nothing of further steps, and reading hundreds of them takes minutes."""
+    unrolled = replace(plan, provenance={"source": {"model": "zoo:gnmt-8"}})
+    assert (sizes_of(unrolled), sizes_of(plan)) == (["batch"], ["batch", "context"])

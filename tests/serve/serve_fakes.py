@@ -4,7 +4,7 @@ FAKE = '''
 import json, os, shutil, signal, sys, time
 
 plan, verb, does, *rest = sys.argv[1:]
-events, output = rest[rest.index("--events") + 1], rest[rest.index("-o") + 1]
+events, output = (rest[rest.index(one) + 1] if one in rest else os.devnull for one in ("--events", "-o"))
 file = open(events, "a")
 
 def tell(kind, **more):
@@ -37,6 +37,9 @@ elif does == "bad":
     sys.exit(2)
 elif does == "crash":
     os.kill(os.getpid(), signal.SIGKILL)
+elif does == "disagree":
+    print(json.dumps({"failed": True}))
+    sys.exit(4)
 elif does == "infeasible":
     tell("end", exit=3, message="nothing fits", fixes=["--batch 1 (now 2)"])
     sys.exit(3)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import math
 import os
 import signal
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from stead.serve.store import Store
 from stead.sim import simulate
 from stead.solvers import Solution
 from stead.testing import two_towers
+from stead.workloads.demo import demo_graph
 
 pytestmark = [
     pytest.mark.browser,
@@ -87,9 +91,11 @@ class Page:
         said = [one["message"] for one in self.driver.get_log("browser")]
         return [one for one in said if "net::ERR_" not in one and "503 (Service Unavailable)" not in one]
 
-    def picture(self, name: str) -> None:
-        """Keep a screenshot for the docs, where that is asked for; they show the wide window."""
+    def picture(self, name: str, of: str = "") -> None:
+        """Keep a screenshot for the docs, where that is asked for, of what fits; they show the wide window."""
         if os.environ.get("STEAD_REWRITE") and self.width == WIDE:
+            if of:
+                self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", self.see(of))
             self.driver.save_screenshot(str(PICTURES / f"ui-{name}.png"))
 
 
@@ -138,16 +144,17 @@ def test_from_a_model_to_a_plan_that_is_moved_saved_and_taken_along(server: Serv
     assert "%" in said
     assert page.run("window.stead.store.view.head.value") != before
     page.click("#undo")
-    page.see(".whatif details")
+    page.see("#use")
     assert page.run("window.stead.store.view.head.value") == before
+    assert page.run("document.querySelector('main.view').firstElementChild.ariaLabel") == "Verdict"
     page.run("window.stead.store.select(window.stead.graph.order[2])")
     page.click("#to-B")
     page.click("#save")
     saved = until(page.driver, lambda: _other(page, plan), "the saved plan")
-    page.see(".whatif details")
-    status = page.run(f"fetch('/api/plans/{saved}/export?to=trace').then((answer) => answer.status)")
-    assert status == 200
-    page.run("document.querySelector('.whatif details').open = true")
+    page.see("#use")
+    archive = exported(page, "dot")
+    assert {"plan.json", "versions.json", "README.txt"} < set(archive.namelist())
+    page.click("#to-whatif")
     page.set("[data-knob='links.bandwidth']", -2, "input")
     assert "this plan:" in page.see("#whatif", "this plan:").text
     page.go(f"compare/{plan}/{saved}")
@@ -157,11 +164,30 @@ def test_from_a_model_to_a_plan_that_is_moved_saved_and_taken_along(server: Serv
     page.go("plans")
     page.driver.refresh()
     page.see(".list a", "moved")
+    page.go(f"plan/{saved}")
+    page.click("#to-use")
+    page.see("#take")
+    page.see("#verdict", "nothing was seen to be wrong")
     assert page.complaints() == []
 
 
+def exported(page: Page, target: str) -> zipfile.ZipFile:
+    """Export the plan that is looked at, wait for what its runtime says, and take the files along."""
+    page.click("#to-use")
+    page.see("#target option", target)
+    page.set("#target", target, "change")
+    page.click("#run-export")
+    assert page.see("[aria-label='Use it'] h3", "To load it")
+    page.see("#verdict")
+    page.picture("export", "[aria-label='Use it']")
+    script = """const done = arguments[0];
+      fetch(document.getElementById('take').href).then((answer) => answer.arrayBuffer())
+        .then((data) => done(btoa(String.fromCharCode(...new Uint8Array(data)))))"""
+    return zipfile.ZipFile(io.BytesIO(base64.b64decode(page.driver.execute_async_script(script))))
+
+
 def _other(page: Page, plan: str) -> str:
-    last = page.driver.current_url.partition("#/plan/")[2]
+    last = page.driver.current_url.partition("#/plan/")[2].partition("?")[0]
     return last if last and "/" not in last and last != plan else ""
 
 
@@ -253,6 +279,15 @@ def test_links_and_the_text_of_devices_are_one(page: Page) -> None:
     page.set("#devices", "3090,3060; 3090->3060.latency=5us; 3090.reserve=1GiB", "change")
     latency = "document.querySelector(\"[data-link='3090->3060.latency']\").value"
     until(page.driver, lambda: page.run(latency) == "5us", "the latency in the matrix")
+    page.set("[data-link='3090->3060.kind']", "pcie3x8", "change")
+    kind = "3090,3060; 3090.reserve=1GiB; 3090<->3060.kind=pcie3x8"
+    until(page.driver, lambda: page.run(text) == kind, "the kind in the text, in place of other figures")
+    wide = "document.querySelector(\"[data-link='3060->3090.bandwidth']\").placeholder"
+    until(page.driver, lambda: page.run(wide) == "7.88GB/s", "the bandwidth of that kind, both ways")
+    page.picture("links", "#links")
+    page.set("#devices", "3090,3060; 3060->3090.kind=ethernet10; 3090.reserve=1GiB", "change")
+    chosen = "document.querySelector(\"[data-link='3060->3090.kind']\").value"
+    until(page.driver, lambda: page.run(chosen) == "ethernet10", "the kind in the matrix")
     page.click("[aria-label='one 3060 more']")
     kept = "3090 + 2x 3060; 3090.reserve=1GiB"
     until(page.driver, lambda: page.run(text) == kept, "the text without links of a device that is gone")
@@ -338,6 +373,45 @@ def test_a_learning_curve_grows_while_it_is_looked_at(server: Server, page: Page
         file.write("".join(rows[25:]))
     page.see("#update", "40")
     assert page.complaints() == []
+
+
+def test_a_benchmark_is_run_and_its_tables_are_read(server: Server, page: Page) -> None:
+    page.go("runs")
+    for name, value in (("solvers", "single,balanced"), ("only", "lstm-grid"), ("budgets", "1")):
+        page.set(f"#bench-{name}", value, "change")
+    page.click("#bench")
+    page.at("#/runs/job")
+    page.see("#state", "done")
+    assert "balanced" in page.see("#tables").text
+    assert int(page.see("#finished").text) >= 2
+    page.picture("bench")
+    page.go("jobs")
+    assert page.see(".list a", "bench smoke").get_attribute("href").partition("#")[2].startswith("/runs/job:")
+    assert page.complaints() == []
+
+
+def test_what_is_inside_a_box_is_listed_and_explained(tmp_path: Path) -> None:
+    plan = find_plan(demo_graph(), "3090,3060", evaluations=50)
+    plan.save(tmp_path / "plan.json")
+    store = Store(tmp_path / "home")
+    name = keep_plan(store, tmp_path / "plan.json", name="demo")
+    store.close()
+    server = Server(tmp_path)
+    server.start()
+    page = Page(server)
+    try:
+        page.go(f"plan/{name}?box=1&by=time")
+        page.see("#moved")
+        assert page.run("window.stead.probe().mode") == "time"  # what is looked at is part of the address
+        page.click("#inside summary")
+        page.see("#inside td")
+        page.run("window.stead.store.select(window.stead.store.view.boxes.find((b) => !b.children.length).index)")
+        page.click("#inside button.link")
+        assert page.see("#inside h3", "Why").text.split()[-1] in ("3090", "3060")
+        assert page.complaints() == []
+    finally:
+        page.driver.quit()
+        server.end()
 
 
 def test_training_is_watched_and_stopped(server: Server, page: Page) -> None:

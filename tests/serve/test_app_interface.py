@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import zipfile
@@ -13,10 +14,11 @@ import pytest
 from serve_asgi import ask
 from serve_place import Place
 
+from stead.cli.main import exit_code
 from stead.placing.place import place as find
 from stead.plan import Plan
 from stead.report.columns import View
-from stead.serve import interface
+from stead.serve.answers import VIEW_TYPE
 from stead.serve.jobs import keep_plan
 from stead.workloads.demo import demo_graph
 
@@ -37,6 +39,9 @@ def test_info_tells_what_there_is_to_choose_from(place: Place) -> None:
     assert "inception-v3" in info["zoo"]
     assert "auto" in info["solvers"]
     assert any("3090" in one["name"] for one in info["catalogue"])
+    assert "updates" in info["options"]["gdp"]
+    assert ".onnx" in next(one["suffixes"] for one in info["formats"] if one["name"] == "onnx")
+    assert "smoke" in info["suites"]
 
 
 def test_devices_are_checked_and_mistakes_come_with_candidates(place: Place) -> None:
@@ -57,6 +62,22 @@ def test_a_description_is_taken_along_as_a_file_and_comes_back(place: Place) -> 
     assert (found["file"], found["devices"][1]["reserve_bytes"]) == (True, 2 * 2**30)
     wrong = ask(place.app, "POST", "/api/clusters", {"toml": "[[device]]\nname = 3"})
     assert wrong.status == 400
+
+
+def test_devices_may_come_as_the_object_of_a_device_file(place: Place) -> None:
+    given = {"device": [{"name": "a", "model": "GeForce RTX 3090"}, {"name": "b", "model": "GeForce RTX 3060 12 GB"}]}
+    found = ask(place.app, "POST", "/api/clusters/check", {"devices": given}).json
+    assert [one["name"] for one in found["devices"]] == ["a", "b"]
+    assert ask(place.app, "POST", "/api/clusters/check", {"devices": {"device": 3}}).status == 400
+
+
+def test_links_say_which_kind_they_are_and_which_they_could_be(place: Place) -> None:
+    text = "2x 3090 + 3060; 3090:0<->3090:1.kind=nvlink; 3090:0->3060.bandwidth=9GB/s"
+    found = ask(place.app, "POST", "/api/clusters/check", {"devices": text}).json
+    kinds = {f"{one['source']}->{one['target']}": (one["kind"], one["fabric"]) for one in found["links"]}
+    assert kinds["3090:0->3090:1"] == ("nvlink", "nvlink")
+    assert (kinds["3090:0->3060"], kinds["3060->3090:0"]) == (("", ""), ("pcie4x16", ""))
+    assert {"pcie3x8", "ethernet10"} <= set(found["kinds"])
 
 
 def test_changes_of_devices_that_are_gone_are_left_out_where_that_is_asked(place: Place) -> None:
@@ -112,8 +133,15 @@ def test_a_move_is_scored_by_the_simulator(place: Place, plan: str) -> None:
     assert (everything["seconds"], everything["change"]) == (9.0, 1.5)
 
 
+def test_a_move_may_name_operators_from_one_to_another(place: Place, plan: str) -> None:
+    everything = ask(place.app, "POST", f"/api/plans/{plan}/score", {"moves": [[[0, 4], 0]]}).json
+    assert (everything["seconds"], everything["change"]) == (9.0, 1.5)
+
+
 def test_moves_that_make_no_sense_are_refused(place: Place, plan: str) -> None:
-    for moves in (None, [[0]], [[0, 9]], [[99999, 0]], [["0", 0]], [[0, 0.5]], [[0, True]]):
+    boxes: list[Any] = [None, [[0]], [[0, 9]], [[99999, 0]], [["0", 0]], [[0, 0.5]], [[0, True]]]
+    ranges = [[[[0, 99], 0]], [[[3, 2], 0]], [[[0, True], 0]], [[[0], 0]]]
+    for moves in boxes + ranges:
         assert ask(place.app, "POST", f"/api/plans/{plan}/score", {"moves": moves}).status == 400
 
 
@@ -142,12 +170,44 @@ def test_sliders_are_what_if(place: Place, plan: str) -> None:
     found = ask(place.app, "POST", f"/api/plans/{plan}/what-if", {"set": ["links.bandwidth=2x"]}).json
     assert found == {"seconds": 6.5, "change": -1.0, "trouble": None}
     assert ask(place.app, "POST", f"/api/plans/{plan}/what-if", {"set": ["links.colour=2x"]}).status == 400
+    alone = {"set": ["links.bandwidth=2x"], "moves": [[0, 0]]}
+    assert ask(place.app, "POST", f"/api/plans/{plan}/what-if", alone).json["seconds"] == 9.0  # nothing crosses
+
+
+def test_the_next_level_of_a_box_is_there_on_demand(place: Place, plan: str) -> None:
+    whole = ask(place.app, "GET", f"/api/plans/{plan}/boxes").json
+    assert (whole["under"], sum(row["operators"] for row in whole["boxes"])) == (0, 5)
+    box = box_of(place, plan, "head")
+    (row,) = ask(place.app, "GET", f"/api/plans/{plan}/boxes?under={box}").json["boxes"]
+    assert (row["name"], row["operators"]) == ("head", 1)
+    assert ask(place.app, "GET", f"/api/plans/{plan}/boxes?under=999").status == 400
+
+
+def test_an_operator_is_explained_as_the_command_explains_it(
+    place: Place, plan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ask(place.app, "POST", f"/api/plans/{plan}/explain", {"name": "head"}).json["operators"]
+    assert exit_code(["explain", str(place.folder / "sample.json"), "head", "--json"]) == 0
+    assert said == json.loads(capsys.readouterr().out)
+    assert ask(place.app, "POST", f"/api/plans/{plan}/explain", {"name": "nobody"}).status == 400
+
+
+def test_what_a_plan_can_be_exported_to_comes_with_why_not(place: Place, plan: str) -> None:
+    targets = {one["name"]: one for one in ask(place.app, "GET", f"/api/plans/{plan}/targets").json["targets"]}
+    assert targets["dot"]["refusal"] is None
+    assert targets["llama"]["refusal"]
+
+
+def test_the_time_line_is_taken_along_for_perfetto(place: Place, plan: str) -> None:
+    packed = ask(place.app, "GET", f"/api/plans/{plan}/trace.json")
+    assert packed.headers["content-disposition"] == 'attachment; filename="trace.json.gz"'
+    assert json.loads(gzip.decompress(packed.body))["traceEvents"]
 
 
 def test_a_plan_is_taken_along_as_page_and_for_a_runtime(
     place: Place, plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = ask(place.app, "GET", f"/api/plans/{plan}/report")
+    page = ask(place.app, "GET", f"/api/plans/{plan}/report.html")
     assert page.headers["content-disposition"] == 'attachment; filename="report.html"'
     assert b"<html" in page.body
     packed = ask(place.app, "GET", f"/api/plans/{plan}/export?to=trace")
@@ -186,7 +246,7 @@ def test_names_out_of_files_come_as_data(place: Place, monkeypatch: pytest.Monke
     answer = ask(place.app, "GET", "/api/plans")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["plans"][0]["name"] == evil
-    assert interface.VIEW_TYPE.startswith("application/")
+    assert VIEW_TYPE.startswith("application/")
 
 
 def test_home_of_a_newer_stead_is_refused(tmp_path: Path) -> None:

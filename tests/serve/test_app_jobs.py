@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_asgi import ask
+from serve_asgi import PORT, TOKEN, ask
 from serve_place import Place
 
 from stead.errors import BadInput
 from stead.serve import jobs as jobs_module
+from stead.serve.app import Settings, make_app
 from stead.serve.commands import command_for
-from stead.serve.jobs import Jobs
+from stead.serve.jobs import Jobs, keep_plan
 
 
 def over(place: Place, job: str) -> Any:
@@ -82,6 +85,73 @@ def test_training_that_was_cut_goes_on_from_its_checkpoint(place: Place) -> None
     assert "--resume" in over(place, again)["command"]
 
 
+def test_a_benchmark_that_was_cut_goes_on_with_its_journal(place: Place) -> None:
+    asked = {"suite": "smoke", "solvers": "auto,climb", "only": ["chain"], "budgets": "1"}
+    job = over(place, place.jobs.submit("bench", asked))
+    wanted = ["stead", "bench", "--suite", "smoke", "--solvers", "auto,climb", "--budgets", "1", "--only", "chain"]
+    assert json.loads(job["command"]) == [*wanted, "--json", "bench.jsonl"]
+    (place.jobs.folder(job["id"]) / "bench.jsonl").write_text("{}\n")
+    again = place.jobs.resume(job["id"])
+    assert (place.jobs.folder(again) / "bench.jsonl").read_text() == "{}\n"
+    assert json.loads(over(place, again)["command"])[-2:] == ["--resume", "bench.jsonl"]
+
+
+def test_a_verification_that_says_no_has_been_done(place: Place) -> None:
+    job = over(place, place.jobs.submit("verify", {"plan_file": "disagree", "to": "hf"}))
+    assert (job["state"], job["exit"]) == ("done", 4)
+    assert ask(place.app, "GET", f"/api/jobs/{job['id']}/result").json["document"] == {"failed": True}
+    bad = over(place, place.jobs.submit("verify", {"plan_file": "bad", "to": "hf"}))
+    assert bad["state"] == "failed"
+
+
+def test_an_export_is_a_job_whose_files_command_and_verdict_can_be_asked_for(place: Place) -> None:
+    place.jobs = Jobs(place.store)  # the commands themselves
+    place.app = make_app(Settings(place.folder / "home", place.root, PORT), store=place.store, jobs=place.jobs,
+                         token=TOKEN)  # fmt: skip
+    plan = keep_plan(place.store, place.folder / "sample.json")
+    asked = {"plan": plan, "from": plan, "to": "dot", "legalize": False}
+    job = over(place, ask(place.app, "POST", "/api/jobs", {"verb": "export", **asked}).json["job"])
+    assert (job["state"], job["message"]) == ("done", "")
+    shown = ask(place.app, "GET", f"/api/jobs/{job['id']}").json["command"]
+    assert (shown[:2], shown[3:]) == (["stead", "export"], ["--to", "dot", "-o", "out"])
+    result = ask(place.app, "GET", f"/api/jobs/{job['id']}/result").json
+    assert result["document"]["load"]
+    names = [file["name"] for file in result["files"]]
+    assert {"plan.json", "versions.json"} < set(names)
+    archive = zipfile.ZipFile(io.BytesIO(ask(place.app, "GET", f"/api/jobs/{job['id']}/files").body))
+    assert sorted(archive.namelist()) == names
+    checked = over(place, ask(place.app, "POST", "/api/jobs", {"verb": "verify", **asked}).json["job"])
+    verdict = ask(place.app, "GET", f"/api/jobs/{checked['id']}/result").json["document"]
+    assert verdict["outputs"]["result"] in ("passed", "not checkable here")
+    assert ask(place.app, "GET", f"/api/jobs/{checked['id']}/files").status == 404
+
+
+def test_old_jobs_are_forgotten_and_their_plans_stay(place: Place) -> None:
+    old, new = over(place, place.submit("finish")), over(place, place.submit("bad"))
+    place.store.set_job(old["id"], ended=old["ended"] - 31 * 24 * 3600)
+    assert place.jobs.forget(30) == 1
+    assert [job["id"] for job in place.store.jobs()] == [new["id"]]
+    assert not place.jobs.folder(old["id"]).exists()
+    assert len(place.store.plans()) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "request_"),
+    [
+        ("bench", {"suite": "--list"}),
+        ("bench", {"suite": "smoke", "only": ["--inputs=/"]}),
+        ("bench", {"suite": "smoke", "seeds": -1}),
+        ("export", {"plan_file": "plan.json", "to": "--legalize"}),
+        ("bench", {"suite": "smoke", "solvers": "gdp policy=../x"}),
+        ("export", {"to": "hf"}),
+        ("verify", {"plan_file": "plan.json", "to": "hf", "set": ["-o=x"]}),
+    ],
+)
+def test_no_request_becomes_an_option_of_further_commands(verb: str, request_: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        command_for(verb, request_, Path("job"))
+
+
 def test_a_new_server_adopts_children_that_still_run(place: Place) -> None:
     name = place.submit("slow")
     place.run(lambda: place.state(name) == "running")
@@ -133,6 +203,7 @@ def test_a_server_that_ends_asks_its_children_to_keep_their_best(place: Place) -
         {"model": "zoo:x", "devices": "3090", "time_limit": float("inf")},
         {"model": "zoo:x", "devices": "3090", "evaluations": "many"},
         {"model": "zoo:x", "devices": "3090", "options": {"output": "x"}},
+        {"model": "zoo:x", "devices": "3090", "set": ["policy=/etc/passwd"]},
         {"model": "zoo:x"},
     ],
 )

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import zlib
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote
@@ -22,9 +23,11 @@ from stead.plan import Plan
 from stead.problem import Latency, Placement, Problem, Throughput
 from stead.report import page
 from stead.report.columns import View
+from stead.report.learning_curve import COLUMNS, KEPT, MOST_DRAWN, curve_document, curve_of
 from stead.report.offline_page import POLICY, module_names, page_modules
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
+from stead.solvers.solution import LearningStep
 from stead.testing import diamond, two_towers
 
 WEB = Path(str(files("stead").joinpath("web")))
@@ -73,11 +76,21 @@ def test_the_policy_lets_a_page_load_nothing() -> None:
     assert not any(source in POLICY for source in ("http", "*", "'self'", "unsafe-eval", "blob:"))
 
 
-@pytest.mark.parametrize(("plans", "without"), [(1, "compare"), (2, "history")])
-def test_a_page_holds_every_module_that_it_shows_as_it_is(plans: int, without: str) -> None:
+def learned_plan(updates: int = 1000) -> Plan:
+    """A plan whose file says how it was learnt."""
+    steps = [LearningStep(n, 4 * n, 9.0 - n / updates, None, 10.0, 1.0 / n) for n in range(1, updates + 1)]
     plan = place_problem(diamond(), budget=Budget(evaluations=50))
+    return replace(plan, provenance={**plan.provenance, KEPT: curve_document(steps)})
+
+
+@pytest.mark.parametrize(
+    ("plans", "learned", "without"),
+    [(1, False, {"compare", "learning"}), (1, True, {"compare"}), (2, False, {"history", "learning"})],
+)
+def test_a_page_holds_every_module_that_it_shows_as_it_is(plans: int, learned: bool, without: set[str]) -> None:
+    plan = learned_plan() if learned else place_problem(diamond(), budget=Budget(evaluations=50))
     imports = modules_of(page(*[plan] * plans))
-    names = [name for name in module_names() if name != without]
+    names = [name for name in module_names() if name not in without]
     assert set(imports) == {"lit-html", *(f"stead/{name}" for name in names)}
     for name in names:
         kind, source = imports[f"stead/{name}"].split(",", 1)
@@ -86,7 +99,7 @@ def test_a_page_holds_every_module_that_it_shows_as_it_is(plans: int, without: s
     for source in imports.values():
         at_once = set(re.findall(r"""from ?['"]([^'"]+)['"]""", unquote(source)))
         later = set(re.findall(r"""import\(['"]([^'"]+)['"]""", unquote(source)))
-        assert at_once | (later - {f"stead/{without}"}) <= set(imports)
+        assert at_once | (later - {f"stead/{name}" for name in without}) <= set(imports)
 
 
 def test_hostile_names_stay_text() -> None:
@@ -181,8 +194,20 @@ def test_what_is_vendored_is_what_was_recorded() -> None:
     assert "Redistribution and use" in (WEB / "vendor" / "LICENSE.lit-html").read_text()
 
 
-@pytest.mark.parametrize("plans", [1, 2])
-def test_assets_of_a_page_stay_small(plans: int) -> None:
-    scripts = [WEB / "view" / f"{name}.js" for name in page_modules(plans)]
+def test_a_learning_curve_is_thinned_and_ends_where_it_ended() -> None:
+    curve = views_of(page(learned_plan()))[0].header["learning"]
+    assert len(curve["update"]) <= MOST_DRAWN + 1
+    assert (curve["update"][0], curve["update"][-1], curve["best_seconds"][-1]) == (1, 1000, 8.0)
+    assert set(curve["greedy_seconds"]) == {None}
+
+
+@pytest.mark.parametrize("given", [3, {"update": [1]}, dict.fromkeys(COLUMNS, "x"), {key: [] for key in COLUMNS}])
+def test_a_learning_curve_that_cannot_be_read_is_none(given: object) -> None:
+    assert curve_of({KEPT: given}) == {}
+
+
+@pytest.mark.parametrize(("plans", "learned"), [(1, False), (1, True), (2, False)])
+def test_assets_of_a_page_stay_small(plans: int, learned: bool) -> None:
+    scripts = [WEB / "view" / f"{name}.js" for name in page_modules(plans, learned=learned)]
     total = sum(path.stat().st_size for path in [*scripts, WEB / "view" / "style.css", WEB / "vendor" / "lit-html.js"])
     assert total <= 120_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ from stead.plan import Plan
 from stead.problem import Latency, Placement, Problem, Throughput
 from stead.report import page
 from stead.report.bars import coverage
+from stead.report.learning_curve import KEPT, curve_document
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
+from stead.solvers.solution import LearningStep
 from stead.testing import two_towers
 from stead.testing.chromium import NARROW, WIDE, Browser, chromium, missing
 from stead.workloads.demo import demo_graph
@@ -81,6 +84,15 @@ def test_a_report_opens_from_a_file_and_fits_the_window(
     if os.environ.get("STEAD_REWRITE") and (size, dark) in ((WIDE, False), (NARROW, True)):
         name = f"report-{size[0]}-{'dark' if dark else 'light'}.png"
         browser.picture(DOCS / name, height=1500 if size == NARROW else 1000)
+
+
+def test_the_model_stays_beside_the_time_line_and_covers_nothing_else(browser: Browser, report: Path) -> None:
+    browser.look()
+    browser.open(report)
+    browser.run("scrollTo(0, document.documentElement.scrollHeight)")
+    where, column = (browser.run(f"return document.querySelector('{one}').getBoundingClientRect().bottom")
+                     for one in (".where", ".both > .column"))  # fmt: skip
+    assert where <= column + 1
 
 
 def test_a_report_cannot_reach_a_network(browser: Browser, report: Path) -> None:
@@ -231,6 +243,34 @@ def test_two_plans_share_one_time_axis_and_outline_what_moved(browser: Browser, 
     assert browser.probe()["outlined"] == 2
     assert "2 boxes stand elsewhere" in browser.find("[data-part=compared]").text
     assert browser.run("return stead.camera.end * stead.store.view.unit") == pytest.approx(9.0)
+
+
+def test_four_plans_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    problem = two_towers()
+    plans = [
+        Plan(problem, Solution(placement, simulate(problem, placement).objective_seconds))
+        for placement in (Placement(problem, row) for row in ([0, 1, 0, 1, 0], [0] * 5, [1] * 5, [0, 0, 1, 1, 0]))
+    ]
+    path = tmp_path / "four.html"
+    path.write_text(page(*plans, names=["a.json", "b.json", "c.json", "d.json"]))
+    browser.look(NARROW)
+    browser.open(path)
+    assert browser.log() == []
+    assert browser.run("return document.querySelectorAll('canvas.then').length") == 3
+    assert browser.run("return document.documentElement.scrollWidth") <= NARROW[0]
+
+
+def test_a_plan_that_was_learnt_shows_how(browser: Browser, tmp_path: Path) -> None:
+    plan = place_problem(two_towers(), budget=Budget(evaluations=100))
+    steps = [LearningStep(n, 8 * n, 9 - n / 50, 9.5 - n / 50, 10.0, 1 / n) for n in range(1, 51)]
+    path = tmp_path / "learned.html"
+    path.write_text(page(replace(plan, provenance={**plan.provenance, KEPT: curve_document(steps)})))
+    browser.look()
+    browser.open(path)
+    assert browser.log() == []
+    assert browser.run("return document.querySelectorAll('[aria-label^=Learning] path.thin').length") == 3
+    assert browser.run("return document.querySelectorAll('[aria-label^=Learning] path.bound').length") == 1
+    assert "1.000 to 0.020 nats" in browser.find("[aria-label=Search]").text
 
 
 @pytest.mark.parametrize("objective", [Throughput(), Throughput(microbatches=3)], ids=["steady", "micro-batches"])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 0.5  # before the first line
 INTERVAL_SECONDS = 0.25  # between two of them
+CURVE_CELLS = 16
 HINT = "Ctrl-C keeps the best"
 ERASE = "\r\x1b[K"
 
@@ -31,6 +32,7 @@ class Progress:
     def __init__(self) -> None:
         self._step = ""
         self._best: Improvement | None = None
+        self._gaps: list[float | None] = []  # one for every line that was drawn
         self._end: float | None = None  # when the time limit is reached
         self._began = clock.now()
         self._drawn = 0  # letters of the line that stands there
@@ -59,6 +61,7 @@ class Progress:
     def search(self, limit_seconds: float | None) -> None:
         """Begin a search anew, with so much time."""
         self._best = None
+        self._gaps.clear()
         self._end = None if limit_seconds is None else clock.now() + limit_seconds
 
     def close(self) -> None:
@@ -82,14 +85,31 @@ class Progress:
     def _values(self) -> list[str]:
         from stead.cluster.quantities import format_seconds
 
-        best = self._best
+        best, gap = self._best, self._gap
         if best is None:
             return []
+        value = format_seconds(best.objective_seconds)
+        if gap is None:
+            return [value]
+        return [value, f"bound {format_seconds(best.bound_seconds)}", f"gap {100 * gap:.1f} %", self._curve()]
+
+    @property
+    def _gap(self) -> float | None:
+        """The share that could at most still be saved; None while nothing is proved."""
+        best = self._best
+        if best is None or best.bound_seconds <= 0:
+            return None
         value = best.objective_seconds
-        if best.bound_seconds <= 0:
-            return [format_seconds(value)]
-        gap = (value - best.bound_seconds) / value if value > 0 else 0.0
-        return [format_seconds(value), f"bound {format_seconds(best.bound_seconds)}", f"gap {100 * gap:.1f} %"]
+        return (value - best.bound_seconds) / value if value > 0 else 0.0
+
+    def _curve(self) -> str:
+        """How the gap fell, as soon as it has."""
+        from stead.printing.sparkline import sparkline
+
+        known = [gap for gap in self._gaps if gap is not None]
+        if not known or min(known) == max(known):
+            return ""
+        return sparkline(self._gaps, CURVE_CELLS, low=0.0, high=max(known), unicode=_writes_unicode())
 
     def _draw_now_and_then(self) -> None:
         wait = PATIENCE_SECONDS
@@ -98,9 +118,9 @@ class Progress:
             self._draw()
 
     def _draw(self) -> None:
-        encoding = sys.stderr.encoding or "ascii"
+        self._gaps.append(self._gap)
         text = self.line()
-        if not encoding.lower().replace("-", "").startswith("utf8"):
+        if not _writes_unicode():
             text = text.replace("µ", "u").encode("ascii", "replace").decode()
         width = shutil.get_terminal_size().columns - 2  # a full line would scroll
         text = text[: max(0, width)]
@@ -114,3 +134,8 @@ class Progress:
             sys.stderr.flush()
         except (OSError, ValueError):  # the terminal is gone; whoever watched does so no more
             pass
+
+
+def _writes_unicode() -> bool:
+    """Whether the terminal can show more than plain letters."""
+    return (sys.stderr.encoding or "ascii").lower().replace("-", "").startswith("utf8")

@@ -1,4 +1,4 @@
-"""stead report: a plan as a page, two plans beside each other, or a figure."""
+"""stead report: a plan as a page, up to four plans beside each other, or a figure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 def report(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that `stead place` wrote.")],
-    other: Annotated[
-        Path | None, typer.Argument(metavar="OTHER", help="Another plan of the same model, to stand beside it.")
+    others: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[OTHER]...", help="Up to three other plans of the same model, to stand beside it."),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the page.")] = Path(
         "report.html"
@@ -37,19 +38,23 @@ def report(
     from stead.placing.size_curves import size_curves
     from stead.plan import Plan
     from stead.report import page
+    from stead.report.offline_page import MOST_PLANS
 
-    if figure is not None and other is not None:
-        raise BadInput("a figure shows one plan; leave the other one out")
+    beside = others or []
+    if figure is not None and beside:
+        raise BadInput("a figure shows one plan; leave the others out")
+    if len(beside) >= MOST_PLANS:
+        raise BadInput(f"{len(beside) + 1} plans do not fit one page; give at most {MOST_PLANS}")
     first = Plan.load(plan)
     if figure is not None:
         from stead.plot import save_figure
 
         save_figure(first, figure, output)
     else:
-        others = [] if other is None else [_beside(first, plan, Plan.load(other), other)]
-        names = [] if other is None else [plan.name, other.name]
+        loaded = [_beside(first, plan, Plan.load(path), path) for path in beside]
+        names = _told_apart([plan, *beside]) if beside else []
         sizes = size_curves(first)
-        write_text(output, page(first, *others, names=names, exports=_exports(first, plan), sizes=sizes))
+        write_text(output, page(first, *loaded, names=names, exports=_exports(first, plan), sizes=sizes))
     if json:
         print_json({"written": str(output)})
     else:
@@ -57,12 +62,18 @@ def report(
     return 0
 
 
+def _told_apart(paths: list[Path]) -> list[str]:
+    """What plans are called beside each other: names of files, whole paths where two have the same name."""
+    names = [path.name for path in paths]
+    return [path.name if names.count(path.name) == 1 else str(path) for path in paths]
+
+
 def _beside(first: Plan, path: Path, second: Plan, other: Path) -> Plan:
     """The second plan, if it is one of the same model."""
     from stead.errors import BadInput
 
     if first.problem.graph.operator_names != second.problem.graph.operator_names:
-        raise BadInput(f"{path} and {other} are plans of different models; two plans of one model can be compared")
+        raise BadInput(f"{path} and {other} are plans of different models; plans of one model can be compared")
     return second
 
 

@@ -24,6 +24,7 @@ Home = Annotated[
 ]
 Root = Annotated[Path, typer.Option(metavar="DIR", help="Models and plans below it can be opened by path.")]
 AtOnce = Annotated[int, typer.Option(min=1, help="Jobs that run at once.")]
+Keep = Annotated[float, typer.Option(metavar="DAYS", min=0, help="Jobs that ended before are forgotten; plans stay.")]
 Memory = Annotated[float, typer.Option(help="GiB of address space that a job may use; 0: any.")]
 
 
@@ -36,9 +37,10 @@ def ui(
     root: Root = Path("."),
     jobs: AtOnce = 2,
     memory: Memory = 0.0,
+    keep: Keep = 30.0,
 ) -> int:
     """Open the app: pick a model, edit the cluster, watch the search, move modules by hand."""
-    return _run(given, port, host, home, root, jobs, memory, browser=not no_browser)
+    return _run(given, port, host, home, root, jobs, memory, keep, browser=not no_browser)
 
 
 def serve(
@@ -49,9 +51,10 @@ def serve(
     root: Root = Path("."),
     jobs: AtOnce = 2,
     memory: Memory = 0.0,
+    keep: Keep = 30.0,
 ) -> int:
     """The same on a machine without a screen: prints how to reach it through ssh."""
-    return _run(given, port, host, home, root, jobs, memory, browser=False, remote=True)
+    return _run(given, port, host, home, root, jobs, memory, keep, browser=False, remote=True)
 
 
 def _run(
@@ -62,6 +65,7 @@ def _run(
     root: Path,
     at_once: int,
     memory: float,
+    keep: float,
     *,
     browser: bool,
     remote: bool = False,
@@ -93,6 +97,7 @@ def _run(
         memory_bytes = int(memory * 2**30)
         settings = Settings(store.home, root.resolve(), taken, at_once, memory_bytes)
         waiting = Jobs(store, at_once=at_once, memory_bytes=memory_bytes)
+        waiting.forget(keep)
         ending = threading.Event()
         app = make_app(settings, store=store, jobs=waiting, token=token, ending=ending)
         address = f"http://127.0.0.1:{taken}/?token={token}{shown}"

@@ -1,4 +1,4 @@
-"""Changes of a cluster in words: `cuda:1.bandwidth=1008GB/s`, `links.latency=2x`, `3090->3060.latency=5us`."""
+"""Changes of a cluster in words: `cuda:1.bandwidth=1008GB/s`, `links.latency=2x`, `3090->3060.kind=pcie3x8`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stead.cluster.devices import Cluster, Device
+from stead.cluster.devices import Cluster, Device, Link
+from stead.cluster.link_kinds import kind_named
 from stead.cluster.quantities import (
     format_bytes,
     format_flops,
@@ -23,6 +24,7 @@ from stead.cluster.quantities import (
 from stead.errors import BadInput, did_you_mean
 
 ALL_LINKS = "links"
+KIND = "kind"  # of a link: both its bandwidth and its latency
 _TIMES = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*[xX]")
 _BARE = re.compile(r"[0-9.eE+-]*[1-9][0-9.eE+-]*")  # a number other than 0 without a unit
 _EXAMPLE = "such as cuda:1.bandwidth=1008GB/s, 3090.memory=2x or links.latency=5us"
@@ -68,6 +70,7 @@ class Change:
     what: str  # "bandwidth", "memory", "fp16", ...
     amount: float
     times: bool = False  # whether the amount is a factor
+    kind: str = ""  # of a link, whose bandwidth the amount is then
 
     def __str__(self) -> str:
         return f"{self.subject}.{self.what} = {self.shown}"
@@ -75,6 +78,8 @@ class Change:
     @property
     def shown(self) -> str:
         """The amount with its unit."""
+        if self.kind:
+            return f"{self.kind} ({format_rate(self.amount)})"
         if self.times:
             return f"{self.amount:g}x"
         table = _LINK if self.is_link else _DEVICE
@@ -119,18 +124,25 @@ class Change:
 
     def _on_links(self, cluster: Cluster) -> Cluster:
         ends = _ends(self.subject, cluster)
-        field = _LINK[self.what].field
         links, hit = [], False
         for link in cluster.links:
             if ends is None or (link.source, link.target) in ends:
-                self._check_limited(getattr(link, field))
-                amount: Any = getattr(link, field) * self.amount if self.times else self.amount
-                link, hit = replace(link, **{field: amount}), True
+                link, hit = self._on_link(link, cluster), True
             links.append(link)
         if not hit:
             between = "the cluster has no links" if ends is None else f"no link {self.subject}"
             raise BadInput(f"{between}: nothing to change; `stead devices` lists links")
         return replace(cluster, links=tuple(links))
+
+
+    def _on_link(self, link: Link, cluster: Cluster) -> Link:
+        if self.kind:
+            found = kind_named(self.kind, *_devices_of(link, cluster))
+            return replace(link, bytes_per_second=found.bytes_per_second, latency_seconds=found.latency_seconds)
+        field = _LINK[self.what].field
+        self._check_limited(getattr(link, field))
+        amount: Any = getattr(link, field) * self.amount if self.times else self.amount
+        return replace(link, **{field: amount})
 
 
 def change_from(text: str, cluster: Cluster) -> Change:
@@ -149,8 +161,10 @@ def change_of(subject: str, what: str, value: str, cluster: Cluster) -> Change:
     """The same from its three parts."""
     linked = subject == ALL_LINKS or "->" in subject
     if linked:
-        _ends(subject, cluster)
-        known: tuple[str, ...] = tuple(_LINK)
+        ends = _ends(subject, cluster)
+        if what == KIND:
+            return _kind_change(subject, value, ends, cluster)
+        known: tuple[str, ...] = (*_LINK, KIND)
     else:
         device = cluster.devices[cluster.index(subject)]
         known = (*_DEVICE, *device.flops_per_second)
@@ -169,6 +183,19 @@ def change_of(subject: str, what: str, value: str, cluster: Cluster) -> Change:
         units = _UNITS[parse]
         raise BadInput(f"{subject}.{what}: {show(value)} has no unit; write {units}, or {value.strip()}x for a factor")
     return Change(subject, what, parse(value, f"{subject}.{what}"))
+
+
+def _kind_change(subject: str, value: str, ends: set[tuple[str, str]] | None, cluster: Cluster) -> Change:
+    """A change of the kind of links, which must be one that all of them can have."""
+    links = [link for link in cluster.links if ends is None or (link.source, link.target) in ends]
+    if not links:
+        raise BadInput(f"no link {subject}: nothing to change; `stead devices` lists links")
+    found = [kind_named(value, *_devices_of(link, cluster)) for link in links]
+    return Change(subject, KIND, found[0].bytes_per_second, kind=found[0].name)
+
+
+def _devices_of(link: Link, cluster: Cluster) -> tuple[Device, Device]:
+    return cluster.devices[cluster.index(link.source)], cluster.devices[cluster.index(link.target)]
 
 
 def _parts(text: str) -> tuple[str, str, str]:

@@ -7,6 +7,7 @@
     cluster       description in nodes of 8 [@ 25GB/s] [in racks of 8 [@ 12GB/s]] [in sites of 4 [@ 1GB/s]]
                   devices of a node, nodes of a rack, racks of a site; the rate is that between nodes, racks, sites
     change        3090->3060.bandwidth=8GB/s     what `stead what-if --set` takes; after `auto` and files, too
+                  3090<->3060.kind=pcie3x8       both bandwidth and latency, each way
 
 Everything that is assumed on the way is said: the second result of `cluster_from` holds the lines to show.
 """

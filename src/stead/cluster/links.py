@@ -63,13 +63,14 @@ def check_wiring(wiring: Wiring, devices: Sequence[Device]) -> None:
             raise BadCluster(f"@ {wiring.text}: {devices[0].name} is a processor and has no port of its own to set")
         return
     for device, row in zip(devices, rows, strict=True):
-        if row.fabric is None or not _called(row, wiring.text):
+        if row.fabric is None or not is_called(row, wiring.text):
             raise BadCluster(f"@ {wiring.text}: {row.key} ({device.name}) has none; write pcie4x16 or a rate")
     if len(devices) < 2 or any(row != rows[0] for row in rows):
         raise BadCluster(f"@ {wiring.text} joins two or more devices of one model, as in 2x 3090 @ nvlink")
 
 
-def _called(row: CatalogueEntry, name: str) -> bool:
+def is_called(row: CatalogueEntry, name: str) -> bool:
+    """Whether the fabric of a device is the one that a user calls so."""
     return row.fabric is not None and "".join(row.fabric.name.lower().split()).startswith(name)
 
 

@@ -21,6 +21,8 @@ from stead.plan import Baseline, Plan, provenance
 from stead.problem import Constraints, Objective, Placement, Problem, objective_from
 from stead.readers import Model
 from stead.report.granularity import GRANULARITIES, Granularity, Levels
+from stead.report.learning_curve import KEPT as LEARNING
+from stead.report.learning_curve import curve_document
 from stead.sim import Bound
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Solution, Solver
@@ -162,6 +164,8 @@ def place_problem(
     model, devices = made_from
     if source is not None:
         made = {**made, "source": dict(source)}
+    if plan.solution.learning:
+        made = {**made, LEARNING: curve_document(plan.solution.learning)}
     return replace(plan, provenance={**provenance(model=model, devices=devices, seed=seed), **made})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from stead.errors import SteadError
 from stead.placing.what_if import SIZES, Changes, cases_of
 from stead.plan import Plan
+from stead.workloads.zoo import is_unrolled
 
 AMOUNTS = {"batch": (1, 64, 8, 2, 16, 4, 32), "context": (512, 32768, 4096, 1024, 8192, 2048, 16384)}  # ends first
 MOST_OPERATORS = 20_000  # of a model that is read again for a picture
@@ -24,7 +25,7 @@ def size_curves(plan: Plan, *, cpu_seconds: float = 2.0, zoo_only: bool = False)
     if cpu_seconds <= 0 or len(plan.problem.graph) > MOST_OPERATORS or not is_readable(plan, zoo_only=zoo_only):
         return []
     curves = []
-    for what in SIZES:
+    for what in sizes_of(plan, zoo_only=zoo_only):
         found: dict[int, float | None] = {}
         for amount in AMOUNTS[what]:
             if time.process_time() > end:
@@ -38,6 +39,15 @@ def size_curves(plan: Plan, *, cpu_seconds: float = 2.0, zoo_only: bool = False)
             amounts = sorted(found)
             curves.append({"what": what, "amounts": amounts, "seconds": [found[amount] for amount in amounts]})
     return curves
+
+
+def sizes_of(plan: Plan, *, zoo_only: bool = False) -> list[str]:
+    """Sizes that the model of a plan may be read again at; a placement says nothing of operators that it has not."""
+    if not is_readable(plan, zoo_only=zoo_only):
+        return []
+    model = str(plan.provenance["source"]["model"])
+    unrolled = model.startswith("zoo:") and is_unrolled(model)
+    return [what for what in SIZES if what != "context" or not unrolled]
 
 
 def is_readable(plan: Plan, *, zoo_only: bool = False) -> bool:

@@ -54,6 +54,10 @@ class Fold:
             table[box, self.depths[box] :] = box
         return table
 
+    def operators_in(self, box: int) -> NDArray[np.int64]:
+        """Operators of a box, those of boxes within it included."""
+        return np.flatnonzero(self.ancestors()[self.leaf, self.depths[box]] == box)
+
     def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:  # [box, ...]
         """Sums of values [operator, ...] over every box, those within it included."""
         count = len(self.names)
@@ -110,7 +114,7 @@ class _Tree:
 
 def fold(graph: Graph) -> Fold:
     """The boxes of a graph; the same for the same graph."""
-    paths = _paths(graph)
+    paths = operator_paths(graph)
     tree = _Tree()
     box_of = {path: tree.place(path) for path in dict.fromkeys(paths)}
     leaf = np.array([box_of[path] for path in paths], dtype=np.int64)
@@ -121,7 +125,7 @@ def fold(graph: Graph) -> Fold:
     return _numbered(*_pruned(tree, leaf))
 
 
-def _paths(graph: Graph) -> list[tuple[str, ...]]:  # [operator]
+def operator_paths(graph: Graph) -> list[tuple[str, ...]]:  # [operator]
     """Where each operator lies, as names from the outermost box to the innermost."""
     modules = module_paths(graph)
     if not any(modules):

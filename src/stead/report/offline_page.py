@@ -30,6 +30,7 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
+MOST_PLANS = 4  # beside each other
 VENDORED = {"lit-html": "vendor/lit-html.js"}
 _QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%#\n\r\t"})  # what an address cannot hold as it is
 _SOURCE_MAP = "\n//# sourceMappingURL="
@@ -70,7 +71,8 @@ def page_of(views: Sequence[View], *, title: str, names: Sequence[str], fallback
         f'<script type="application/octet-stream" data-view="{escape(name)}">{packed_view(one)}</script>\n'
         for one, name in zip(views, names, strict=False)
     )
-    imports = json.dumps({"imports": dict(_modules(len(views)))}, ensure_ascii=False)
+    learned = bool(views[0].header.get("learning"))
+    imports = json.dumps({"imports": dict(_modules(len(views), learned=learned))}, ensure_ascii=False)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -112,11 +114,11 @@ def style_sheet() -> str:
     return _asset("view/style.css")
 
 
-def _modules(plans: int) -> Iterator[tuple[str, str]]:
+def _modules(plans: int, *, learned: bool) -> Iterator[tuple[str, str]]:
     """Every module that a page of so many plans needs by the name it is imported by, as an address that holds it."""
     for name, path in VENDORED.items():
         yield name, _address(path)
-    for name in page_modules(plans):
+    for name in page_modules(plans, learned=learned):
         yield f"stead/{name}", _address(f"view/{name}.js")
 
 
@@ -127,9 +129,10 @@ def module_names() -> tuple[str, ...]:
     return tuple(sorted(one.name.removesuffix(".js") for one in found if one.name.endswith(".js")))
 
 
-def page_modules(plans: int) -> tuple[str, ...]:
-    """Modules of a page: several plans are compared, of one the search and what-ifs are shown."""
-    return tuple(name for name in module_names() if name != ("history" if plans > 1 else "compare"))
+def page_modules(plans: int, *, learned: bool = False) -> tuple[str, ...]:
+    """Modules of a page: several plans are compared, of one the search is shown, and what a learner drew."""
+    without = {"history", "learning"} if plans > 1 else {"compare"} if learned else {"compare", "learning"}
+    return tuple(name for name in module_names() if name not in without)
 
 
 @cache

@@ -20,6 +20,7 @@ from stead.report.columns import Column, View, array_column, names_column, shown
 from stead.report.facts import DeviceFacts, Report, explain
 from stead.report.fold import Fold, fold
 from stead.report.layered import laid_out
+from stead.report.learning_curve import curve_of
 from stead.report.link_facts import link_facts
 from stead.report.sensitivity import FACTORS, sensitivity
 from stead.report.slack import slack_ticks
@@ -75,10 +76,12 @@ def view(
         **move_facts(plan, report, boxes, moves),
         "devices": [device_facts(plan, run, d, facts) for d, facts in enumerate(report.devices)],
         "sensitivity": [
-            {"name": shown_name(curve.name), "what": curve.what, "factors": FACTORS, "seconds": curve.seconds}
+            {"name": shown_name(curve.name), "what": curve.what, "factors": FACTORS,
+             "seconds": [_short(value) for value in curve.seconds]}
             for curve in curves
         ],
         "sizes": list(sizes),
+        "learning": {key: [_short(one) for one in values] for key, values in curve_of(plan.provenance).items()},
         "exports": [{"name": name, "command": printable(command)} for name, command in exports],
         "provenance": _provenance(plan.provenance),
         "text": printable_lines(summary(report)),
@@ -114,7 +117,8 @@ def value_facts(plan: Plan, report: Report, run: Run) -> dict[str, Any]:
         "links": link_facts(plan, run),
         "critical": critical_facts(run),
         "trail": [
-            [step.elapsed_seconds, step.evaluations, _finite(step.objective_seconds), step.bound_seconds, step.found_by]
+            [round(step.elapsed_seconds, 4), step.evaluations, _finite(step.objective_seconds), step.bound_seconds,
+             step.found_by]
             for step in solution.trail[-MOST_TRAIL:]
         ],
     }  # fmt: skip
@@ -137,8 +141,15 @@ def _finite(value: float | None) -> float | None:
 
 
 def _rounded(seconds: float | None, whole: float) -> float | None:
-    """Seconds whose difference to those of the plan has three digits: as many as a page shows."""
-    return None if seconds is None else whole + float(f"{seconds - whole:.3g}")
+    """Seconds as exact as a page shows their difference to those of the plan: with no more digits than that takes."""
+    if seconds is None or seconds == whole or not math.isfinite(whole):
+        return seconds
+    return round(seconds, 3 - math.floor(math.log10(abs(seconds - whole))))
+
+
+def _short(value: float | None) -> float | None:
+    """A point of a curve: more digits cannot be seen, and take half of its bytes."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def letter(d: int) -> str:

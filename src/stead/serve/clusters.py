@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,17 @@ def imported(store: Store, text: str) -> str:
     return str(path)
 
 
+def imported_object(store: Store, given: Mapping[str, Any]) -> str:
+    """Keep a device file that came as an object; gives the description that names it."""
+    from stead.cluster.device_file import cluster_from_json, cluster_to_toml
+
+    try:
+        text = json.dumps(given)
+    except RecursionError:
+        raise BadInput("the devices are nested too deeply; send a device file as JSON") from None
+    return imported(store, cluster_to_toml(cluster_from_json(text, "devices")))
+
+
 def as_toml(text: str) -> str:
     """The device file that says the same as a description."""
     from stead.cluster import cluster_from
@@ -75,8 +88,13 @@ def checked(text: str) -> dict[str, Any]:
     """Devices and links of a description, how it was understood, and whether a file says it."""
     from stead.cluster import cluster_from
     from stead.cluster.describe import is_file_name
+    from stead.cluster.link_kinds import fabric_between, kind_of, usual_kinds
 
     cluster, lines = cluster_from(text)
+    by_name = {one.name: one for one in cluster}
+    fabrics = {
+        (one.source, one.target): fabric_between(by_name[one.source], by_name[one.target]) for one in cluster.links
+    }
     return {
         "devices": [
             {
@@ -88,8 +106,10 @@ def checked(text: str) -> dict[str, Any]:
         ],
         "links": [
             {"source": one.source, "target": one.target, "latency_seconds": one.latency_seconds,
-             "bytes_per_second": one.bytes_per_second if math.isfinite(one.bytes_per_second) else None}
+             "bytes_per_second": one.bytes_per_second if math.isfinite(one.bytes_per_second) else None,
+             "kind": kind_of(one, cluster), "fabric": getattr(fabrics[one.source, one.target], "name", "")}
             for one in cluster.links
         ],
+        "kinds": [kind.name for kind in usual_kinds()],
         "said": list(lines), "file": is_file_name(text),
     }  # fmt: skip

@@ -9,7 +9,10 @@ from typing import Any
 
 from stead.errors import BadInput
 
-VERBS = ("place", "train", "what-if")
+VERBS = ("place", "train", "bench", "what-if", "export", "verify")
+UNTIMED = ("train", "bench")  # they end when they are done, or stopped
+JOURNAL = "bench.jsonl"
+OUT = "out"  # the folder of an export, in that of its job
 MOST_SECONDS = 24 * 3600.0
 GRACE_SECONDS = 60.0  # after its own time limit, before a child is stopped
 _READING = ("batch", "context", "phase")
@@ -17,7 +20,8 @@ _READING = ("batch", "context", "phase")
 
 def command_for(verb: str, request: Mapping[str, Any], folder: Path) -> list[str]:
     """The arguments of `stead`, with events and results in a folder."""
-    makers = {"place": _place, "train": _train, "what-if": _what_if}
+    makers = {"place": _place, "train": _train, "bench": _bench, "what-if": _what_if, "export": _export,
+              "verify": _verify}  # fmt: skip
     if verb not in makers:
         raise BadInput(f"no job can {verb!r}; jobs are {', '.join(VERBS)}")
     return [verb, *makers[verb](request, folder)]
@@ -28,13 +32,12 @@ def child_command(arguments: list[str]) -> list[str]:
     return [sys.executable, "-m", "stead", *arguments]
 
 
-def shown_command(arguments: list[str]) -> list[str]:
+def shown_command(arguments: list[str], folder: Path) -> list[str]:
     """The same for a person: results go to the folder they are in, and nobody listens."""
     at = arguments.index("--events") if "--events" in arguments else len(arguments)
     kept = [*arguments[:at], *arguments[at + 2 :]]
-    shown = [part for part in kept if part != "--json"]
-    where = shown.index("-o") + 1
-    return ["stead", *shown[:where], Path(shown[where]).name, *shown[where + 1 :]]
+    shown = [part for n, part in enumerate(kept) if part != "--json" or kept[n + 1 : n + 2] == [str(folder / JOURNAL)]]
+    return ["stead", *(Path(part).name if Path(part).parent == folder else part for part in shown)]
 
 
 def time_limit(request: Mapping[str, Any]) -> float:
@@ -61,6 +64,7 @@ def _place(request: Mapping[str, Any], folder: Path) -> list[str]:
             made += [f"--{option}", str(_whole(request, option))]
     for option in ("pin", "forbid", "colocate"):
         made += [part for one in _texts(request, option) for part in (f"--{option}", one)]
+    made += [part for one in _texts(request, "set") for part in ("--set", _no_file(one))]
     if request.get("start"):
         made += ["--start", _text(request, "start")]
     return [*made, "--events", str(folder / "events.jsonl"), "-o", str(folder / "plan.json"), "--json"]
@@ -71,6 +75,30 @@ def _train(request: Mapping[str, Any], folder: Path) -> list[str]:
     made += [part for one in _texts(request, "graphs") for part in ("--graphs", one)]
     made += ["--devices", _text(request, "devices"), "-o", str(folder / "policy.safetensors"), "--json"]
     return [*made, *(["--resume"] if request.get("resume") else []), "--events", str(folder / "events.jsonl")]
+
+
+def _bench(request: Mapping[str, Any], folder: Path) -> list[str]:
+    made = ["--suite", _text(request, "suite")]
+    for option in ("solvers", "budgets", "objectives"):
+        if request.get(option):
+            made += [f"--{option}", _no_file(_text(request, option))]
+    for option in ("seeds", "evaluations"):
+        if request.get(option) is not None:
+            made += [f"--{option}", str(_whole(request, option))]
+    made += [part for one in _texts(request, "only") for part in ("--only", one)]
+    kept = "--resume" if request.get("resume") else "--json"
+    return [*made, kept, str(folder / JOURNAL), "--events", str(folder / "events.jsonl")]
+
+
+def _export(request: Mapping[str, Any], folder: Path) -> list[str]:
+    return [*_verify(request, folder)[:-1], "-o", str(folder / OUT), "--json"]
+
+
+def _verify(request: Mapping[str, Any], folder: Path) -> list[str]:
+    made = [_text(request, "plan_file"), "--to", _text(request, "to")]
+    made += ["--legalize"] if request.get("legalize") else []
+    made += [part for one in _texts(request, "set") for part in ("--set", _no_file(one))]
+    return [*made, "--json"]
 
 
 def _what_if(request: Mapping[str, Any], folder: Path) -> list[str]:
@@ -92,6 +120,13 @@ def _text(request: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value.strip() or value.startswith("-") or "\0" in value:
         raise BadInput(f"{key} must be a text that does not begin with a dash, got {value!r}")
     return value
+
+
+def _no_file(option: str) -> str:
+    """An option of a solver or target that opens no file: which ones may be read is not for it to say."""
+    if "/" in option or "\\" in option:
+        raise BadInput(f"options that name files are not taken here, got {option!r}; use a shell")
+    return option
 
 
 def _texts(request: Mapping[str, Any], key: str) -> list[str]:

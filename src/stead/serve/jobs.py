@@ -17,17 +17,29 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stead.errors import BadInput
-from stead.plan import Plan
-from stead.serve.commands import GRACE_SECONDS, child_command, command_for, shown_command, time_limit
+from stead.serve.commands import (
+    GRACE_SECONDS,
+    JOURNAL,
+    UNTIMED,
+    child_command,
+    command_for,
+    shown_command,
+    time_limit,
+)
 from stead.serve.store import Row, Store
+
+if TYPE_CHECKING:
+    from stead.plan import Plan
 
 TICK_SECONDS = 0.2
 KILL_SECONDS = 10.0  # after a child was asked to stop
 MOST_LINES = 2_000  # of events at a time
-ACTIVE = ("running", "stopping")
+ACTIVE, OVER = ("running", "stopping"), ("done", "stopped", "failed", "lost")
+DAY_SECONDS = 24 * 3600.0
+VERIFY_FAILED = 4  # `stead verify` has an answer then, if not the one that was hoped for
 _TOLD = {"goal", "baseline", "improvement", "bound", "update", "run", "graphs", "end", "step", "begin"}
 
 
@@ -90,16 +102,17 @@ class Jobs:
         job = self._known(name)
         if job["state"] in ("queued", *ACTIVE):
             raise BadInput("the job still runs; stop it first")
-        request, events = dict(job["request"]), self._folder(name) / "events.jsonl"
+        request, events = dict(job["request"]), self.folder(name) / "events.jsonl"
         if job["verb"] == "place" and events.exists() and b'"incumbent"' in events.read_bytes():
             request["start"] = str(events)
-        if job["verb"] == "train":
+        goes_on = {"train": "policy*", "bench": JOURNAL}.get(job["verb"])  # files that the new job begins with
+        kept = [] if goes_on is None else list(self.folder(name).glob(goes_on))
+        if job["verb"] == "train" or kept:
             request["resume"] = True
         with self._lock:  # it must not begin before its checkpoint is there
             made = self.submit(job["verb"], request)
-            if job["verb"] == "train":
-                for path in self._folder(name).glob("policy*"):
-                    shutil.copy(path, self._folder(made) / path.name)
+            for path in kept:
+                shutil.copy(path, self.folder(made) / path.name)
         return made
 
     def delete(self, name: str) -> None:
@@ -107,7 +120,15 @@ class Jobs:
         if self._known(name)["state"] in ACTIVE:
             raise BadInput("the job still runs; stop it first")
         self.store.drop_job(name)
-        shutil.rmtree(self._folder(name), ignore_errors=True)
+        shutil.rmtree(self.folder(name), ignore_errors=True)
+
+    def forget(self, days: float) -> int:
+        """Forget jobs that have been over for so many days, their plans apart; how many there were."""
+        before = time.time() - days * DAY_SECONDS
+        old = [job["id"] for job in self.store.jobs(*OVER) if (job["ended"] or job["created"]) < before]
+        for name in old:
+            self.delete(name)
+        return len(old)
 
     def _known(self, name: str) -> Row:
         job = self.store.job(name)
@@ -115,7 +136,8 @@ class Jobs:
             raise KeyError(name)
         return job
 
-    def _folder(self, name: str) -> Path:
+    def folder(self, name: str) -> Path:
+        """Where a job writes to."""
         return self.store.home / "jobs" / name
 
     def _watch(self) -> None:
@@ -141,7 +163,7 @@ class Jobs:
                     self._begin(job)
 
     def _begin(self, job: Row) -> None:
-        name, folder = job["id"], self._folder(job["id"])
+        name, folder = job["id"], self.folder(job["id"])
         folder.mkdir(mode=0o700, exist_ok=True)
         arguments = command_for(job["verb"], job["request"], folder)
         with (folder / "stderr.txt").open("wb") as errors, (folder / "stdout.txt").open("wb") as out:
@@ -153,19 +175,19 @@ class Jobs:
             with suppress(OSError):  # it may be over already
                 resource.prlimit(child.pid, resource.RLIMIT_AS, (self._memory_bytes, self._memory_bytes))
         self._children[name] = child
-        if job["verb"] != "train":
+        if job["verb"] not in UNTIMED:
             factor = 2 if job["request"].get("objective") == "both" else 1
             self._deadlines[name] = time.monotonic() + factor * time_limit(job["request"]) + GRACE_SECONDS
         self.store.set_job(
             name, state="running", started=time.time(), pid=child.pid, start_token=_start_token(child.pid),
-            command=json.dumps(shown_command(arguments)),
+            command=json.dumps(shown_command(arguments, folder)),
         )  # fmt: skip
 
     def _adopt(self, job: Row) -> None:
         """Watch on a child of an earlier server, or say what became of it."""
         if self._alive(job):
             self._deadlines[job["id"]] = time.monotonic() + GRACE_SECONDS + (
-                time_limit(job["request"]) if job["verb"] != "train" else 1e9
+                time_limit(job["request"]) if job["verb"] not in UNTIMED else 1e9
             )
             return
         self._read(job)
@@ -179,7 +201,7 @@ class Jobs:
 
     def _read(self, job: Row) -> None:
         """Take over new lines of a job's events."""
-        path = self._folder(job["id"]) / "events.jsonl"
+        path = self.folder(job["id"]) / "events.jsonl"
         if not path.exists():
             return
         with path.open("rb") as file:
@@ -207,8 +229,9 @@ class Jobs:
         for path in plans:
             keep_plan(self.store, path, job=name, name=job["request"].get("name") or "")
         message = self.store.job(name) or {}
-        told = str(last.get("message") or message.get("message") or "") or _complaint(self._folder(name))
-        if plans or (code == 0 and job["verb"] != "place"):
+        told = str(last.get("message") or message.get("message") or "") or _complaint(self.folder(name))
+        answered = code == 0 or (job["verb"] == "verify" and code == VERIFY_FAILED)
+        if plans or (answered and job["verb"] != "place"):
             state, told = ("stopped" if job["state"] == "stopping" or last.get("interrupted") else "done"), ""
         elif job["state"] == "stopping":
             state = "stopped"
@@ -219,11 +242,13 @@ class Jobs:
         )
 
     def _plans(self, name: str) -> list[Path]:
-        return sorted(self._folder(name).glob("plan*.json"))
+        return sorted(self.folder(name).glob("plan*.json"))
 
 
 def keep_plan(store: Store, path: Path, *, job: str = "", name: str = "") -> str:
     """Copy a plan into the home of the app, and list it; the plan's name there."""
+    from stead.plan import Plan  # the app answers before it knows plans
+
     plan = Plan.load(path)
     return add_plan(store, plan, path.read_bytes(), job=job, name=name)
 

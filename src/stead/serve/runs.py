@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stead.placing.event_log import FORMAT
+from stead.serve.commands import JOURNAL
 from stead.serve.models import path_below
 from stead.serve.store import Store
 
@@ -20,18 +20,19 @@ MOST_RUNS, MOST_FILES, DEEPEST = 100, 5_000, 4
 MOST_BYTES = 8 * 2**20  # that are read at once; the page asks again for the rest
 FIRST_LINE = 2**16
 CURVES = ("best", "mean", "greedy", "start", "entropy")
+LOGS = {"train": "policy.jsonl", "bench": JOURNAL}  # of jobs, by what they do
 RESULT = ("instance", "solver", "seed", "status", "value_seconds", "bound_seconds", "cpu_seconds", "reason")
 
 
 def found(store: Store, root: Path) -> list[dict[str, Any]]:
     """Runs of this app, then those in files, the newest first."""
     own = [
-        {"id": f"job:{job['id']}", "kind": "train", "name": _title(job["request"]), "state": job["state"],
-         "changed": job["ended"] or job["started"] or job["created"]}
-        for job in store.jobs() if job["verb"] == "train"
+        {"id": f"job:{job['id']}", "kind": job["verb"], "name": _title(job["verb"], job["request"]),
+         "state": job["state"], "changed": job["ended"] or job["started"] or job["created"]}
+        for job in store.jobs() if job["verb"] in LOGS
     ]  # fmt: skip
     files: list[dict[str, Any]] = []
-    for path in _files(root):
+    for path in _files(root, store.home):
         kind = _kind(path)
         if kind:
             name = path.relative_to(root.resolve()).as_posix()
@@ -41,17 +42,20 @@ def found(store: Store, root: Path) -> list[dict[str, Any]]:
     return [*own, *sorted(files, key=lambda one: -one["changed"])[:MOST_RUNS]]
 
 
-def _title(request: Mapping[str, Any]) -> str:
+def _title(verb: str, request: Mapping[str, Any]) -> str:
+    if verb == "bench":
+        return f"bench {request.get('suite')}" + (f", {request['solvers']}" if request.get("solvers") else "")
     graphs = ", ".join(str(one).removeprefix("zoo:") for one in request.get("graphs", ()))
     return f"{request.get('policy')} on {graphs}"
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Files of lines of JSON, not too deep and not too many; what is hidden or linked is left alone."""
+def _files(root: Path, home: Path) -> Iterator[Path]:
+    """Files of lines of JSON, not too deep and not too many; what is hidden, linked or the app's own is left alone."""
     seen, base = 0, root.resolve()
     for folder, folders, names in os.walk(base):
         depth = len(Path(folder).relative_to(base).parts)
-        folders[:] = [one for one in sorted(folders) if not one.startswith(".")] if depth < DEEPEST else []
+        seen_later = [one for one in sorted(folders) if not one.startswith(".") and Path(folder, one) != home]
+        folders[:] = seen_later if depth < DEEPEST else []
         for name in sorted(names):
             seen += 1
             if seen > MOST_FILES:
@@ -63,6 +67,8 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _kind(path: Path) -> str:
     """What a file is the log of; empty for anything else."""
+    from stead.placing.event_log import FORMAT
+
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(FIRST_LINE))
@@ -82,8 +88,8 @@ def path_of(store: Store, root: Path, name: str) -> Path | None:
     where, _, rest = name.partition(":")
     if where == "job":
         job = store.job(rest)
-        path = store.home / "jobs" / rest / "policy.jsonl"
-        return path if job is not None and path.exists() else None
+        path = store.home / "jobs" / rest / LOGS.get(job["verb"], "") if job is not None else store.home
+        return path if path.is_file() else None
     path = path_below(root, rest)
     return path if path.suffix == ".jsonl" and _kind(path) else None
 

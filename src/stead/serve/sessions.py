@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput, SteadError
+from stead.files import plain
 from stead.plan import Plan
 from stead.problem import Placement
+from stead.report import explain_operators
+from stead.report.box_inside import inside
 from stead.report.fold import Fold
 from stead.report.moved_view import Basis, later_view, moved_view
 from stead.report.plan_view import view
@@ -27,7 +30,8 @@ MOST_MOVED = 8  # plans after moves
 LATER_SECONDS = 0.5  # of CPU, for further moves
 MOVES_SECONDS = SENSITIVITY_SECONDS = 1.0  # of CPU, for what a view shows beyond the plan
 
-Moves = tuple[tuple[int, int], ...]  # (box, device), one after another
+Moved = int | tuple[int, int]  # a box, or operators from the first to the last
+Moves = tuple[tuple[Moved, int], ...]  # what goes to which device, one after another
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,10 @@ class Session:
         return self.basis.boxes
 
     @cached_property
+    def _above(self) -> NDArray[np.int64]:  # [box, depth]
+        return self.boxes.ancestors()
+
+    @cached_property
     def packed(self) -> bytes:
         """The view of the plan itself."""
         from stead.placing.size_curves import size_curves  # solvers come with it: the app answers before that
@@ -59,29 +67,36 @@ class Session:
     def moves_from(self, given: object) -> Moves:
         """Checked moves of a request."""
         if not isinstance(given, list) or len(given) > MOST_MOVES:
-            raise BadInput(f"moves are a list of [box, device], at most {MOST_MOVES}")
+            raise BadInput(f"moves are a list of [box, device] or [[first, last], device], at most {MOST_MOVES}")
         moves = []
         for one in given:
-            if not (isinstance(one, list) and len(one) == 2 and all(type(part) is int for part in one)):
-                raise BadInput(f"a move is [box, device], got {one!r}")
-            box, device = one
-            if not 0 <= box < len(self.boxes.names) or not 0 <= device < len(self.plan.problem.cluster):
-                raise BadInput(f"there is no box {box} or no device {device} in this plan")
-            moves.append((box, device))
+            move = _move_from(one)
+            if move is None:
+                raise BadInput(f"a move is [box, device] or [[first, last], device], got {one!r}")
+            if not self._has(*move):
+                raise BadInput(f"there is no such box, operator or device in this plan: {one!r}")
+            moves.append(move)
         return tuple(moves)
 
-    def operators_in(self, box: int) -> NDArray[np.int64]:
-        """Operators of a box, and whoever must share a device with them."""
+    def _has(self, what: Moved, device: int) -> bool:
+        first, last = (what, what) if isinstance(what, int) else what
+        count = len(self.boxes.names) if isinstance(what, int) else len(self.plan.problem.graph)
+        return 0 <= first <= last < count and 0 <= device < len(self.plan.problem.cluster)
+
+    def operators_in(self, what: Moved) -> NDArray[np.int64]:
+        """Operators of a box or of a range, and whoever must share a device with them."""
         problem = self.plan.problem
-        above = self.boxes.ancestors()[self.boxes.leaf]
-        own = np.flatnonzero(above[:, self.boxes.depths[box]] == box)
+        if isinstance(what, int):
+            own = np.flatnonzero(self._above[self.boxes.leaf, self.boxes.depths[what]] == what)
+        else:
+            own = np.arange(what[0], what[1] + 1)
         return np.flatnonzero(np.isin(problem.units, problem.units[own]))
 
     def devices_after(self, moves: Moves) -> NDArray[np.uint8]:
         """The device of every operator after moves; where one may not go is told."""
         problem, devices = self.plan.problem, self.plan.placement.devices.copy()
-        for box, device in moves:
-            own = self.operators_in(box)
+        for what, device in moves:
+            own = self.operators_in(what)
             if not problem.allowed[own, device].all():
                 v = int(own[~problem.allowed[own, device]][0])
                 name, where = problem.graph.operator_names[v], problem.cluster.names[device]
@@ -152,8 +167,8 @@ class Session:
         """What takes longer."""
         return later_view(self.basis, self.with_moves(moves), moves_seconds=LATER_SECONDS).as_bytes()
 
-    def case(self, sets: object) -> dict[str, Any]:
-        """The same placement in other circumstances, as `stead what-if` says it."""
+    def case(self, sets: object, moves: Moves = ()) -> dict[str, Any]:
+        """The same placement, or that after moves, in other circumstances, as `stead what-if` says it."""
         from stead.placing.size_curves import is_readable
         from stead.placing.what_if import SIZES, Changes, cases_of
 
@@ -161,10 +176,36 @@ class Session:
             raise BadInput('changes are a list of texts such as "3060.bandwidth=2x"')
         if any(one.partition("=")[0].strip() in SIZES for one in sets) and not is_readable(self.plan, zoo_only=True):
             raise BadInput("only models of the zoo are read again here; `stead what-if` in a shell reads any")
-        (case,) = cases_of(self.plan, Changes(sets=tuple(sets)))
-        now = self.plan.solution.objective_seconds
+        plan = self.with_moves(moves)
+        (case,) = cases_of(plan, Changes(sets=tuple(sets)))
+        now = plan.solution.objective_seconds
         change = None if case.seconds is None else case.seconds - now
         return {"seconds": case.seconds, "change": change, "trouble": case.trouble or None}
+
+
+    def inside(self, box: int) -> dict[str, Any]:
+        """The next level in a box."""
+        if not 0 <= box < len(self.boxes.names):
+            raise BadInput(f"there is no box {box} in this plan")
+        return {"under": box, "path": self.boxes.path(box), "boxes": inside(self.plan, self.boxes, box)}
+
+    def explained(self, name: str) -> list[dict[str, Any]]:
+        """Operators that fit a name, with all devices re-simulated."""
+        return [plain(asdict(one)) for one in explain_operators(self.plan, name)]
+
+
+def _move_from(given: object) -> tuple[Moved, int] | None:
+    """A move as a request writes it; None for anything else."""
+    if not isinstance(given, list) or len(given) != 2 or not _is_whole(given[1]):
+        return None
+    what, device = given
+    if isinstance(what, list) and len(what) == 2 and all(map(_is_whole, what)):
+        return (what[0], what[1]), device
+    return (what, device) if _is_whole(what) else None
+
+
+def _is_whole(given: object) -> bool:
+    return type(given) is int  # True and False are no numbers of boxes
 
 
 class Sessions:

@@ -18,7 +18,7 @@ from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
 from stead.solvers.answers import Answers
 from stead.solvers.events import Event, Incumbent
 from stead.solvers.phases import Phase
-from stead.solvers.solution import Budget, Improvement, Solution, Solver, StoppedBy
+from stead.solvers.solution import Budget, Improvement, LearningStep, Solution, Solver, StoppedBy
 
 BOUND_SHARE = 0.1  # of a time limit, for bounds
 MANY_OPERATORS = 2000  # beyond, the first placement is scored alone to see how long that takes
@@ -48,6 +48,7 @@ class Search:
         self.interrupted = False
         self.notes: list[str] = []
         self.phases: tuple[Phase, ...] = ()
+        self.learning: list[LearningStep] = []
         self.answers = Answers() if budget.answers is None else budget.answers
         self._trail: list[Improvement] = []
         self.counts = budget.evaluations is not None  # then the clock decides nothing but the end
@@ -293,6 +294,7 @@ class Search:
             notes=tuple(self.notes),
             stopped_by=self.stopped_by,
             phases=self.phases,
+            learning=tuple(self.learning),
         )
 
     @property

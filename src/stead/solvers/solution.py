@@ -32,6 +32,18 @@ class Improvement:
 
 
 @dataclass(frozen=True, slots=True)
+class LearningStep:
+    """What one update of a learner says of itself; None where nothing was drawn that runs."""
+
+    update: int
+    evaluations: int
+    best_seconds: float | None  # of all that it has drawn
+    greedy_seconds: float | None
+    mean_seconds: float | None  # of what this update drew
+    entropy: float  # nats per choice
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of a search; it stops at whichever comes first, None is no limit.
 
@@ -77,6 +89,7 @@ class Solution:
     notes: tuple[str, ...] = ()
     stopped_by: StoppedBy = ""  # what ended the search
     phases: tuple[Phase, ...] = field(default=(), compare=False)  # with time and gain; not part of a plan's file
+    learning: tuple[LearningStep, ...] = field(default=(), compare=False)  # of a solver that learnt on this problem
 
     def __repr__(self) -> str:
         by = self.solver if self.found_by in ("", self.solver) else f"{self.solver}, found by {self.found_by}"

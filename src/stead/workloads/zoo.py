@@ -212,6 +212,16 @@ def size_in_zoo(text: str, option: str, /, **options: Value) -> int | None:
     return value if type(value) is int else None
 
 
+def is_unrolled(text: str) -> bool:
+    """Whether a longer context means more operators, as in networks that are unrolled over time.
+
+    >>> is_unrolled("zoo:gnmt-8"), is_unrolled("zoo:gpt2")
+    (True, False)
+    """
+    name, _ = split_name(text)
+    return name not in SYNTHETIC and name not in SYNTHETIC_ALIASES and FAMILIES[parse(text).family].unrolled
+
+
 def names() -> list[str]:
     """Every family and size, as `parse` takes them."""
     return [name for family in FAMILIES.values() for name in family.names]

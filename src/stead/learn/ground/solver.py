@@ -36,7 +36,7 @@ from stead.solvers.rules.settle import started
 from stead.solvers.search.climb import climb_to_fit
 from stead.solvers.search.search import ScheduleSearch, schedule_of
 from stead.solvers.search_state import Search
-from stead.solvers.solution import Budget, Solution
+from stead.solvers.solution import Budget, LearningStep, Solution
 
 BASELINES = ("single", "expert", "balanced")
 POLISH_EFFORT = 20_000  # evaluations
@@ -342,6 +342,14 @@ class Account:
             )
         )
 
+    def learnt(self, metrics: Metrics) -> None:
+        """Keep what an update says of itself, in seconds."""
+        own, reference = self.task.scorer.best_seconds, self.task.reward.reference_seconds
+        greedy, mean = (None if ratio is None else ratio * reference for ratio in (metrics.greedy, metrics.mean))
+        best = own if math.isfinite(own) else None
+        step = LearningStep(metrics.update, metrics.evaluations, best, greedy, mean, metrics.entropy)
+        self.search.learning.append(step)
+
     def begun_with(self) -> str:
         """What was there before the network drew anything, for notes."""
         start = self.task.scorer.start
@@ -358,7 +366,7 @@ def learn_on(search: Search, method: Learns, learner: Trainee, patience: Patienc
         left = search.remaining_evaluations
         if left is not None and left < learner.evaluations_per_update:
             break
-        learner.update()
+        account.learnt(learner.update())
         account.hand_over()
         if patience.ends(task):
             search.notes.append(f"{method.name}: the last {patience.quiet} updates drew nothing new")

@@ -478,7 +478,7 @@ def _improve(search: Search, learner: PlacetoLearner, updates: int) -> None:
         scorer.score(learner.known[0], by=learner.known_by[0])
         account.hand_over()
     while learner.version < updates and not search.done and room_for(learner.evaluations_per_update):
-        learner.update()
+        account.learnt(learner.update())
         account.hand_over()
     greedy = "not scored"
     if room_for(visit):

@@ -2,6 +2,7 @@
 // Talking to the server: requests with its errors as sentences, and the one stream of events.
 
 const BUSY = 503, MOST_TRIES = 5;
+export const OVER = ['done', 'stopped', 'failed', 'lost']; // states of jobs
 
 export class Refused extends Error {
   /** @param {string} sentence @param {string} hint @param {number} status */
@@ -60,6 +61,19 @@ export async function hear(listener) {
   }
   await Promise.race([open, new Promise((done) => setTimeout(done, 2000))]); // a server that is away is no reason to wait for ever
   return () => { listeners.delete(listener); };
+}
+
+/** A job, as soon as it is over. @param {string} name */
+export async function ended(name) {
+  let over = () => {};
+  const waiting = new Promise((done) => { over = () => done(undefined); });
+  const deaf = await hear((event) => { if (event.job === name && event.kind === 'job' && OVER.includes(event.state)) over(); });
+  try {
+    const job = await get(`/jobs/${name}`);
+    if (OVER.includes(job.state)) return job;
+    await waiting;
+    return await get(`/jobs/${name}`);
+  } finally { deaf(); }
 }
 
 /** Call at most once at a time; while one call runs only the last of those that wait is kept. @template T @param {(given: T) => Promise<void>} act */

@@ -21,7 +21,7 @@ let shown = '';
 let turn = 0;
 
 async function go() {
-  const [name = 'place', ...rest] = location.hash.replace(/^#\/?/, '').split('/').filter(Boolean).map(decodeURIComponent);
+  const [name = 'place', ...rest] = location.hash.split('?')[0].replace(/^#\/?/, '').split('/').filter(Boolean).map(decodeURIComponent);
   if (left && name === shown && left.update?.(...rest)) return;
   left?.();
   left = undefined;

@@ -20,6 +20,9 @@ export function saved(data, name, type) {
   URL.revokeObjectURL(link.href);
 }
 
+/** A command as it can be pasted into a shell, word by word. @param {string[]} command */
+export const shellWords = (command) => command.map((part) => html`<span class="word">${/^[\w:./=,@%+-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`}</span> `);
+
 /** @param {number} t */
 export const clock = (t) => `${Math.floor(t / 60)}:${String(Math.floor(t % 60)).padStart(2, '0')}`;
 

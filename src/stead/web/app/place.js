@@ -14,7 +14,7 @@ const GOALS = [['latency', 'one step as soon as possible'], ['throughput', 'as m
 export async function placeScreen(root, source = '') {
   const info = await get('/info');
   /** @type {any} */
-  const state = {zoo: '', path: '', batch: '', context: '', phase: '', devices: '3090,3060', objective: 'latency', solver: 'auto', seconds: 20, pins: '', filter: '', both: true, last: '', ...kept(), model: null, checked: null, fit: null, reading: false, busy: false, errors: {}};
+  const state = {zoo: '', path: '', batch: '', context: '', phase: '', devices: '3090,3060', objective: 'latency', solver: 'auto', seconds: 20, pins: '', settings: '', filter: '', both: true, last: '', ...kept(), model: null, checked: null, fit: null, reading: false, busy: false, errors: {}};
   const drawn = () => render(screen(info, state, acts), root);
   const attempt = async (/** @type {string} */ where, /** @type {() => Promise<void>} */ act) => {
     state.errors[where] = null;
@@ -58,7 +58,7 @@ export async function placeScreen(root, source = '') {
       state.busy = true; drawn();
       try {
         const pin = state.pins.split(/[\n;]/).map((/** @type {string} */ one) => one.trim()).filter(Boolean);
-        const made = await post('/jobs', {verb: 'place', model: state.model.model, devices: state.devices, objective: state.objective, solver: state.solver, time_limit: Number(state.seconds), pin});
+        const made = await post('/jobs', {verb: 'place', model: state.model.model, devices: state.devices, objective: state.objective, solver: state.solver, time_limit: Number(state.seconds), pin, ...(state.settings.trim() ? {set: state.settings.trim().split(/\s+/)} : {})});
         state.last = state.devices;
         keep(state);
         location.hash = `#/solving/${made.job}`;
@@ -84,9 +84,10 @@ function screen(info, state, acts) {
     <div class="stack"><section class="card" aria-label="Cluster"><h2>2 · Devices</h2>${clusterEditor(state.devices, state.checked, info.catalogue, state.both, state.last, {set: acts.devices, both: (both) => acts.set({both}), load: acts.load, save: acts.save})}${state.errors.cluster ? trouble(state.errors.cluster) : nothing}</section>
     <section class="card" aria-label="Goal"><h2>3 · Goal</h2>
       <div class="line">${GOALS.map(([name, said]) => html`<button class="chip" aria-pressed=${state.objective === name} @click=${() => acts.set({objective: name})} title=${said}>${name}</button>`)}
-        <label class="field">solver <select aria-label="Solver" @change=${(/** @type {any} */ e) => acts.set({solver: e.target.value})}>${info.solvers.map((/** @type {string} */ one) => html`<option ?selected=${one === state.solver}>${one}</option>`)}</select></label>
+        <label class="field">solver <select aria-label="Solver" @change=${(/** @type {any} */ e) => acts.set({solver: e.target.value, settings: ''})}>${info.solvers.map((/** @type {string} */ one) => html`<option ?selected=${one === state.solver}>${one}</option>`)}</select></label>
         <label class="field">at most <input type="number" min="1" max="86400" .value=${String(state.seconds)} @change=${(/** @type {any} */ e) => acts.set({seconds: Math.max(1, Number(e.target.value) || 20)})}> seconds</label>
         <label class="field grow">pins <input type="text" class="grow" placeholder="module=device; …" .value=${state.pins} @change=${(/** @type {any} */ e) => acts.set({pins: e.target.value})}></label></div>
+      <div class="line">${Object.keys(info.options[state.solver] ?? {}).length ? html`<label class="field grow">its options <input type="text" class="grow" id="settings" placeholder=${Object.entries(info.options[state.solver]).map(([key, value]) => `${key}=${value}`).join(' ')} .value=${state.settings} @change=${(/** @type {any} */ e) => acts.set({settings: e.target.value})}></label>` : nothing}</div>
       <div class="line"><button class="primary" id="solve" ?disabled=${!state.model || state.busy || !!state.errors.cluster} @click=${acts.solve}>Solve</button>
         <span class="soft">${!state.model ? 'Choose a model first.' : state.errors.cluster ? 'These devices are not understood yet.' : 'or Ctrl-Enter'}</span></div>${state.errors.solve ? trouble(state.errors.solve) : nothing}</section></div>
     ${state.model ? fitMeter(state) : nothing}</div>`;

@@ -3,17 +3,19 @@
 
 import {html, nothing, render} from 'lit-html';
 import {bytesOf, get, post, remove} from 'app/api';
+import {exportPanel} from 'app/export';
+import {insidePanel} from 'app/inside';
 import {moving} from 'app/moving';
-import {gapText, saved, trouble} from 'app/parts';
+import {gapText, trouble} from 'app/parts';
 import {asBefore, viewOver} from 'app/patched';
 import {whatIf} from 'app/whatif';
 import {decodeView} from 'stead/data';
-import * as history from 'stead/history';
+import * as learning from 'stead/learning';
 import {mount} from 'stead/report';
 import {seconds, shortened} from 'stead/units';
 
 const LATER = 300; // milliseconds without another move before what takes longer is asked for
-const TARGETS = ['trace', 'dot', 'hf', 'llama', 'vllm', 'megatron', 'torchtitan', 'openvino', 'ort'];
+const MORE = {...learning, inside: html`<div data-part="inside"></div>`, before: html`<div data-part="whatif"></div>`, after: html`<div data-part="use"></div>`}; // where panels of the app stand
 
 /** @param {string} text @returns {[number, number][]} */
 const movesFrom = (text) => text.split(',').filter(Boolean).map((one) => /** @type {[number, number]} */ (one.split('-').map(Number)));
@@ -25,15 +27,13 @@ export async function planScreen(root, name, given = '') {
   const [plan, packed] = await Promise.all([get(`/plans/${name}`), bytesOf(`/plans/${name}/view`)]), base = decodeView(packed);
   /** @type {unknown} */
   let problem = null;
-  render(html`<div class="planhead" data-part="head"></div><div class="whatif"></div><div data-part="plan"></div><div class="moves" aria-label="Moves by hand"></div>`, root);
+  render(html`<div class="planhead" data-part="head"></div><div data-part="plan"></div><div class="moves" aria-label="Moves by hand"></div>`, root);
   const find = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (root.querySelector(selector));
-  const head = () => render(html`<h1 title=${plan.name}>${shortened(plan.name, 90)}</h1><span class="line"><a href=${`/api/plans/${name}/file`} download>plan.json</a><a href=${`/api/plans/${name}/report`} download>report.html</a>
-    <label class="field">export <select id="export" @change=${(/** @type {any} */ e) => { if (e.target.value) exported(e.target.value); e.target.value = ''; }}><option value="">to…</option>${TARGETS.map((one) => html`<option>${one}</option>`)}</select></label>
+  const jump = (/** @type {string} */ name) => { const panel = root.querySelector(`#${name}`); if (panel instanceof HTMLDetailsElement) { panel.open = true; panel.scrollIntoView({block: 'center'}); } };
+  const head = () => render(html`<h1 title=${plan.name}>${shortened(plan.name, 90)}</h1><span class="line"><a href=${`/api/plans/${name}/file`} download>plan.json</a><a href=${`/api/plans/${name}/report.html`} download>report.html</a>${base.head.timed ? html`<a href=${`/api/plans/${name}/trace.json`} download>trace</a>` : nothing}
+    <button class="link" id="to-whatif" @click=${() => jump('what-if')}>what if</button><button class="link" id="to-use" @click=${() => jump('use')}>export</button>
     <a href=${`#/compare/${name}`}>compare</a></span>${problem ? trouble(problem) : nothing}`, find('[data-part="head"]'));
   const attempt = async (/** @type {() => Promise<void>} */ act) => { problem = null; try { await act(); } catch (error) { problem = error; head(); scrollTo(0, 0); } };
-  const exported = (/** @type {string} */ to) => attempt(async () => {
-    saved(await bytesOf(`/plans/${name}/export?to=${to}`), `${to}.zip`, 'application/zip');
-  });
   const acts = {
     apply: (/** @type {[number, number][]} */ next) => { location.hash = `#/plan/${name}${next.length ? `/${movesText(next)}` : ''}`; },
     save: (/** @type {[number, number][]} */ list) => attempt(async () => { location.hash = `#/plan/${(await post(`/plans/${name}/save`, {moves: list, name: `${plan.name}, moved`})).plan}`; }),
@@ -50,10 +50,15 @@ export async function planScreen(root, name, given = '') {
     mounted?.leave();
     ending.abort();
     ending = new AbortController();
-    mounted = mount(find('[data-part="plan"]'), [view], {look: asBefore(mounted), more: history});
+    const before = mounted, linked = location.hash.split('?')[1] ?? ''; // what is looked at is part of the address
+    mounted = mount(find('[data-part="plan"]'), [view], {more: MORE, look: (store, camera) => { if (before) asBefore(before)(store, camera); else if (linked) { store.restore(linked); camera.show(store.state.t0, store.state.t1); } }});
+    const {store} = mounted;
+    store.listen(() => { const said = store.fragment(), [path] = location.hash.split('?'); history.replaceState(null, '', said ? `${path}?${said}` : path); });
     /** @type {any} */ (window).stead = mounted;
     moving(find('.moves'), mounted, view, name, moves, ending.signal, acts);
-    if (moves.length) render(nothing, find('.whatif')); else whatIf(find('.whatif'), plan);
+    whatIf(find('[data-part="whatif"]'), plan, moves, view.head.value);
+    if (moves.length) for (const part of ['use', 'inside']) render(nothing, find(`[data-part="${part}"]`));
+    else { exportPanel(find('[data-part="use"]'), plan); insidePanel(find('[data-part="inside"]'), mounted, view, name); }
   };
   const follow = async (/** @type {import('stead/data').View} */ view, /** @type {[number, number][]} */ moves, /** @type {number} */ mine) => {
     const more = await bytesOf(`/plans/${name}/later`, {moves});

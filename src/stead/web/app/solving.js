@@ -2,14 +2,12 @@
 // Solving: value, bound and gap while a job runs; what it found is shown as soon as it ends.
 
 import {html, nothing, render} from 'lit-html';
-import {bytesOf, get, hear, post} from 'app/api';
+import {bytesOf, get, hear, OVER, post} from 'app/api';
 import {withChange} from 'app/devices';
-import {clock, gapOf, gapText, steps, trouble} from 'app/parts';
+import {clock, gapOf, gapText, shellWords, steps, trouble} from 'app/parts';
 import {asBefore, viewOver} from 'app/patched';
 import {mount} from 'stead/report';
 import {count, seconds, shortened} from 'stead/units';
-
-const OVER = ['done', 'stopped', 'failed', 'lost'];
 
 /** @param {HTMLElement} root @param {string} name */
 export async function solvingScreen(root, name) {
@@ -114,7 +112,7 @@ function screen(job, state, problem, act) {
   </div><div data-part="picture" class="picture" aria-label="The best plan so far"></div><div class="screen broad">
     <section class="card" aria-label="Simple rules"><h2>Simple rules</h2>${rules.length ? nothing : html`<p class="soft">They are run first and appear here one by one.</p>`}<table class="list"><tbody>${valued.map((r) => html`<tr><td>${r.name}</td><td class="num">${seconds(r.objective)}</td></tr>`)}</tbody></table>
       ${without.length ? html`<details><summary class="soft">${count(without.length)} do not work</summary>${without.map((r) => html`<p class="soft"><b>${r.name}</b>: ${r.reason}</p>`)}</details>` : nothing}</section>
-    <section class="card" aria-label="Command"><h2>The same in a shell</h2><pre>${job.command.map((/** @type {string} */ part) => html`<span class="word">${/^[\w:./=,@%+-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`}</span> `)}</pre></section>
+    <section class="card" aria-label="Command"><h2>The same in a shell</h2><pre>${shellWords(job.command)}</pre></section>
   </div>`;
 }
 

@@ -20,7 +20,7 @@ const KEYS = [['Tab', 'go from panel to panel'], ['← → ↑ ↓', 'walk boxes
 /**
  * Show a plan in `root`; with further views, all below each other on one axis.
  * @param {HTMLElement} root @param {import('stead/data').View[]} views @param {{names?: string[], fragment?: boolean, look?: (store: Store, camera: Camera) => void, live?: boolean, more?: any}} [options]
- *   look: sets selection and zoom at first; live: where and when alone; more: the module `stead/history` for one plan, `stead/compare` for several
+ *   look: sets selection and zoom at first; live: where and when alone; more: the module `stead/history` (or `learning`) for one plan, `stead/compare` for several; with templates of the app for `inside`, `before`, `after`
  */
 export function mount(root, views, options = {}) {
   const [view, ...others] = views, store = new Store(view), camera = new Camera(view.end), names = options.names ?? ['this plan', 'the other plan', 'a third plan', 'a fourth plan'], ending = new AbortController(), {signal} = ending;
@@ -89,22 +89,24 @@ export function mount(root, views, options = {}) {
 function shell(view, names, more) {
   const {head} = view;
   return html`<main class="view">
-    <section class="card wide verdict" aria-label="Verdict">${verdict(head)}</section>
-    ${names.length > 1 ? html`<section class="card wide" aria-label="Plans beside each other"><h2>Beside each other</h2><div data-part="compared"></div></section>` : nothing}
-    ${pictures(names, html`<section class="card" aria-label="Why" data-part="why"></section>`)}
-    ${head.links?.length ? html`<section class="card wide" aria-label="Links"><h2>What passes between devices</h2>${links(head)}</section>` : nothing}
-    <section class="card wide" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
-    ${names.length > 1 ? nothing : html`<div class="wide pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${more.history(head)}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${more.sizes(head)}</section>` : nothing}</div>
+    <section class="card verdict" aria-label="Verdict">${verdict(head)}</section>
+    ${names.length > 1 ? html`<section class="card" aria-label="Plans beside each other"><h2>Beside each other</h2><div data-part="compared"></div></section>` : nothing}
+    ${pictures(names, html`<section class="card" aria-label="Why" data-part="why"></section>${more.inside ?? nothing}`)}
+    ${head.links?.length ? html`<section class="card" aria-label="Links"><h2>What passes between devices</h2>${links(head)}</section>` : nothing}
+    <section class="card" aria-label="Rules"><h2>Beside the simple rules</h2>${rules(head)}</section>
+    ${more.before ?? nothing}
+    ${names.length > 1 ? nothing : html`<div class="pair"><div class="column"><section class="card" aria-label="Search"><h2>How the search went</h2>${more.history(head)}${head.learning?.update ? more.learning(head) : nothing}</section>${head.sizes?.length ? html`<section class="card" aria-label="Sizes"><h2>If the model were larger</h2>${more.sizes(head)}</section>` : nothing}</div>
       <section class="card" aria-label="Sensitivity"><h2>If the machine were another</h2>${more.sensitivity(head)}</section></div>`}
-    ${head.exports.length && names.length < 2 ? html`<section class="card wide" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
-    <section class="card wide" aria-label="As text">${head.text ? html`<details><summary>As text</summary><pre>${head.text}</pre></details>` : nothing}
+    ${head.exports.length && names.length < 2 ? html`<section class="card" aria-label="Exports"><h2>Use it</h2><table class="exports"><tbody>${head.exports.map((one) => html`<tr><td>${one.name}</td><td><code>${one.command}</code></td><td><button @click=${(/** @type {Event} */ e) => copied(e, one.command)}>copy</button></td></tr>`)}</tbody></table></section>` : nothing}
+    ${more.after ?? nothing}
+    <section class="card" aria-label="As text">${head.text ? html`<details><summary>As text</summary><pre>${head.text}</pre></details>` : nothing}
       <p class="soft">${Object.entries(head.provenance).map(([key, value]) => `${key} ${value}`).join(' · ')}</p></section>
     <dialog class="help"><h2>Keys</h2><table><tbody>${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table><button @click=${(/** @type {any} */ e) => e.target.closest('dialog').close()}>close</button></dialog>
   </main>`;
 }
 
 /** Where and when, and what stands below. @param {string[]} names @param {any} [below] */
-const pictures = (names, below = nothing) => html`
+const pictures = (names, below = nothing) => html`<div class="both">
     <section class="card where" aria-label="Where"><h2>Where: modules <span data-part="modes"></span></h2>
       <div class="scroller"><canvas id="where" tabindex="0" role="img" aria-label="The model as boxes" aria-describedby="where-said"></canvas><div class="spacer"></div></div>
       <p class="soft said" id="where-said" data-part="where-said"></p>
@@ -115,7 +117,7 @@ const pictures = (names, below = nothing) => html`
         ${names.length > 1 ? html`<h3 class="name">${names[0]}</h3>` : nothing}<canvas id="when" tabindex="0" role="img" aria-label="Time line of devices, links and memory" aria-describedby="when-said"></canvas>
         ${names.slice(1).map((name) => html`<h3 class="name">${name}</h3><canvas class="then" tabindex="0" role="img" aria-label=${`Time line of ${name}`}></canvas>`)}
         <p class="soft said" id="when-said" data-part="when-said"></p><div data-part="slices"></div></section>
-      ${below}</div>
+      ${below}</div></div>
     <p class="live" aria-live="polite"></p><div class="tip" role="presentation"></div>`;
 
 /** @param {Store} store */
@@ -125,7 +127,7 @@ const modes = (store) => html`<span class="seg" role="group" aria-label="Colour 
 const controls = (store, camera, moved) => html`<span class="seg"><button aria-pressed=${store.state.dim} @click=${() => store.set({dim: !store.state.dim})}>critical path</button><button aria-label="zoom in" @click=${() => { camera.zoom(0.6, (camera.t0 + camera.t1) / 2); moved(); }}>+</button><button aria-label="zoom out" @click=${() => { camera.zoom(1 / 0.6, (camera.t0 + camera.t1) / 2); moved(); }}>−</button><button @click=${() => { camera.fit(); moved(); }}>fit</button></span>`;
 
 /** @param {Event} e @param {string} text */
-function copied(e, text) {
+export function copied(e, text) {
   const button = /** @type {HTMLElement} */ (e.target);
   navigator.clipboard?.writeText(text).then(() => { button.textContent = 'copied'; }, () => { button.textContent = 'select and copy'; });
 }
@@ -189,7 +191,7 @@ export async function start() {
   try {
     const scripts = [...document.querySelectorAll('script[data-view]')], views = await Promise.all(scripts.map((script) => fromBase64(script.textContent ?? '')));
     views[0].head.text ||= document.querySelector('#plain pre')?.textContent ?? '';
-    const more = await (views.length > 1 ? import('stead/compare') : import('stead/history'));
+    const more = await (views.length > 1 ? import('stead/compare') : views[0].head.learning?.update ? import('stead/learning') : import('stead/history'));
     const mounted = mount(root, views, {more, fragment: true, names: scripts.map((script) => /** @type {HTMLElement} */ (script).dataset.view ?? '')});
     document.getElementById('plain')?.remove(); // what stands there for readers without script
     /** @type {any} */ (window).stead = mounted;
