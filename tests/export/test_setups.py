@@ -46,14 +46,27 @@ def test_exports_of_stages_come_back(target: str, tmp_path: Path) -> None:
         devices = np.searchsorted(cuts, np.arange(6), side="right").tolist()
         plan = plan_by_layers(problem, devices, before=0)
         bundle = exporter(target).export(plan)
-        text, tool = bundle.text, target
+        texts, tool = [bundle.text], target
         if target == "vllm":
-            text = next(word.partition("=")[2] for word in shlex.split(text) if word.startswith("VLLM_PP"))
+            words = shlex.split(bundle.text)
+            texts.append(next(word.partition("=")[2] for word in words if word.startswith("VLLM_PP")))
         elif target == "megatron":
-            text = shlex.split(text)[-1]
+            texts.append(shlex.split(bundle.text)[-1])
         else:
-            text, tool = written(tmp_path, json.loads(bundle.files["parts.json"])), "stages"
-        assert read_setup(tool, text, problem).placement.devices.tolist() == plan.placement.devices.tolist()
+            texts, tool = [written(tmp_path, json.loads(bundle.files["parts.json"]))], "stages"
+        for text in texts:  # all that is printed, or what counts of it
+            assert read_setup(tool, text, problem).placement.devices.tolist() == plan.placement.devices.tolist()
+
+
+def test_a_command_of_vllm_says_in_which_order_it_sees_the_cards() -> None:
+    problem = layered(6, 3, host=False)
+    plan = plan_by_layers(problem, [2, 2, 2, 0, 1, 1], before=2)
+    text = exporter("vllm").export(plan).text
+    assert "CUDA_VISIBLE_DEVICES=2,0,1" in text
+    assert read_setup("vllm", text, problem).placement == plan.placement
+    for wrong in ("7,0,1", "a,b,c", "0,0,1", "0,1"):
+        with pytest.raises(BadInput, match="CUDA_VISIBLE_DEVICES"):
+            read_setup("vllm", text.replace("2,0,1", wrong), problem)
 
 
 def devices_of(problem: Problem, setup: dict[str, object], tmp_path: Path) -> dict[str, str]:
@@ -67,6 +80,18 @@ def test_a_device_map_places_modules_by_their_longest_name(tmp_path: Path) -> No
         "model.embed_tokens": "d1", "model.layers.0.self_attn": "d1", "model.layers.0.mlp": "d1",
         "model.layers.1.self_attn": "d2", "model.layers.1.mlp": "d0", "model.norm": "d1", "lm_head": "d2",
     }  # fmt: skip
+
+
+def test_a_device_map_is_read_as_python_prints_it() -> None:
+    problem = layered(2, 2)
+    printed = "{'model': 0, 'model.layers.1': 'cuda:1', 'lm_head': 1}"
+    found = read_setup("hf", printed, problem).placement
+    assert found == read_setup("hf", printed.replace("'", '"'), problem).placement
+    stages = "[['tok_embeddings', 'layers.0', 'norm'], ['layers.1', 'lm_head']]"
+    assert read_setup("stages", stages, problem).placement == found
+    for wrong in ("{'model': device(type='cpu')}", "{'model': 0", "{'model': [0]}", "{1: 'cuda:0'}", "['model']"):
+        with pytest.raises(BadInput):
+            read_setup("hf", wrong, problem)
 
 
 @pytest.mark.parametrize("word", ["auto", "balanced", "balanced_low_0", "sequential"])
