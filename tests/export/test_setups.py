@@ -14,6 +14,7 @@ from stead.cli.main import exit_code
 from stead.errors import BadInput
 from stead.export import TARGETS, exporter
 from stead.export.placing import for_target
+from stead.export.present_setup import score_setup
 from stead.export.setups import read_setup
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
@@ -89,9 +90,21 @@ def test_a_device_map_is_read_as_python_prints_it() -> None:
     assert found == read_setup("hf", printed.replace("'", '"'), problem).placement
     stages = "[['tok_embeddings', 'layers.0', 'norm'], ['layers.1', 'lm_head']]"
     assert read_setup("stages", stages, problem).placement == found
-    for wrong in ("{'model': device(type='cpu')}", "{'model': 0", "{'model': [0]}", "{1: 'cuda:0'}", "['model']"):
+    unknown = ("{'model': device(type='cpu'}", "{'model': device(type='tpu')}", "{'model': 0", "{'model': [0]}")
+    for wrong in (*unknown, "{1: 'cuda:0'}", "['model']"):
         with pytest.raises(BadInput):
             read_setup("hf", wrong, problem)
+
+
+def test_what_torch_prints_as_a_cpu_computes_and_the_word_waits() -> None:
+    problem = layered(2, 2)
+    computes, waits = (
+        read_setup("hf", f"{{'model': device(type='cuda', index=0), 'lm_head': {cpu}}}", problem)
+        for cpu in ("device(type='cpu')", "'cpu'")
+    )
+    assert computes.placement == waits.placement
+    assert computes.placement.by_name()["lm_head"] == "d0"
+    assert (computes.options, waits.options) == ({}, {"cpu_means": "offload"})
 
 
 @pytest.mark.parametrize("word", ["auto", "balanced", "balanced_low_0", "sequential"])
@@ -266,3 +279,16 @@ def test_a_module_that_only_holds_a_shared_weight_is_read_and_noted_where_it_is_
     apart = read_setup("hf", json.dumps({**json.loads(str(made)), "shared": 0}), problem)
     assert set(apart.placement.devices.tolist()) == {1}
     assert apart.notes == ("shared.weight counts where it is used, not on 3090:0",)
+
+
+def test_a_set_up_is_held_to_what_was_proved_of_all_that_its_tool_can_load() -> None:
+    problem = load(MODELS / "llama-3-8b", "3090,3060")
+    best = score_setup("vllm", "32", problem, objective=Latency(), evaluations=200).plan.solution
+    assert best.gap == 0
+    assert best.scope == "what vllm can load"
+    halves = score_setup("vllm", "16,16", problem, objective=Latency(), evaluations=200).plan.solution
+    assert 0 < halves.gap < 1
+    assert halves.bound_seconds == best.bound_seconds
+    split = {"model": 0, "model.layers.3.mlp": 1, "lm_head": 0}  # which no plan for hf can have
+    other = score_setup("hf", json.dumps(split), problem, objective=Latency(), evaluations=200).plan.solution
+    assert other.scope == ""

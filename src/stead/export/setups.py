@@ -44,6 +44,8 @@ STRATEGIES: dict[str, Rule] = {
 STREAMED = '"cpu" beside accelerators keeps weights on the CPU and computes elsewhere: they are streamed'
 # Modules of transformers that hold no operator of a graph: buffers and things that do nothing when a model is used.
 _WITHOUT_OPERATORS = ("rotary", "dropout", "drop", "rope")
+TORCH = "torch"  # before what torch printed as a device: "cpu" is then no word of accelerate, and computes
+_TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
 _TORCHTITAN = {"tok_embeddings": "embedding", "norm": "head", "lm_head": "head", "output": "head"}
 
 
@@ -78,8 +80,9 @@ def _printed(text: str) -> object:
     """What Python printed, such as a `hf_device_map` with its single quotes; None where it is something else."""
     if "'" not in text or len(text) > MOST_PRINTED:
         return None
+    plain = _TORCH_DEVICE.sub(lambda found: repr(":".join(filter(None, (TORCH, found[1], found[2])))), text.strip())
     try:
-        return ast.literal_eval(text.strip())
+        return ast.literal_eval(plain)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
@@ -136,6 +139,8 @@ def _mapped(problem: Problem, row: NDArray[np.uint8], notes: tuple[str, ...], *,
 
 
 def _accelerate_device(cluster: Cluster, key: str, value: object, where: str) -> int:
+    if isinstance(value, str):
+        value = value.removeprefix(f"{TORCH}:")
     if isinstance(value, str) and value in cluster.names:
         return cluster.index(value)
     cards = [d for d, device in enumerate(cluster) if not device.is_host]
