@@ -20,7 +20,7 @@ from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.readers import write_graph
 from stead.readers.hf import HuggingFace
-from stead.solvers import Budget, solver
+from stead.solvers import Budget, Solution, solver
 from stead.testing.exporters import drawn_plans, plan_of
 from stead.workloads.demo import demo_graph
 
@@ -282,13 +282,17 @@ def test_a_module_that_only_holds_a_shared_weight_is_read_and_noted_where_it_is_
 
 
 def test_a_set_up_is_held_to_what_was_proved_of_all_that_its_tool_can_load() -> None:
-    problem = load(MODELS / "llama-3-8b", "3090,3060")
-    best = score_setup("vllm", "32", problem, objective=Latency(), evaluations=200).plan.solution
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+    config = {"model_type": "llama", "vocab_size": 128, **sizes, "torch_dtype": "float32"}
+    loaded = load(HuggingFace(context=64).from_config(config), "3090,3060")
+
+    def scored(tool: str, text: str) -> Solution:
+        return score_setup(tool, text, loaded, objective=Latency(), evaluations=100).plan.solution
+
+    best, halves = scored("vllm", "4"), scored("vllm", "2,2")
     assert best.gap == 0
-    assert best.scope == "what vllm can load"
-    halves = score_setup("vllm", "16,16", problem, objective=Latency(), evaluations=200).plan.solution
     assert 0 < halves.gap < 1
     assert halves.bound_seconds == best.bound_seconds
+    assert halves.scope == "what vllm can load"
     split = {"model": 0, "model.layers.3.mlp": 1, "lm_head": 0}  # which no plan for hf can have
-    other = score_setup("hf", json.dumps(split), problem, objective=Latency(), evaluations=200).plan.solution
-    assert other.scope == ""
+    assert scored("hf", json.dumps(split)).scope == ""
