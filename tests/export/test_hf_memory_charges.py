@@ -90,7 +90,7 @@ def test_distances_of_tokens_become_a_bias_when_queries_and_keys_are_there_alrea
     charged = HuggingFaceMap().charged(problem_of("t5", T5))
     v = charged.graph.index("encoder.block.0.layer.0.SelfAttention.relative_attention_bias")
     bias = 4 * TOKENS * TOKENS * 4
-    assert charged.costs.workspace_bytes[v, 0] == 49 * TOKENS * TOKENS - bias + 4 * STATE + STATE
+    assert charged.costs.workspace_bytes[v, 0] == 49 * TOKENS * TOKENS + 8 * 2 * TOKENS - bias + 4 * STATE + STATE
     attention = [charged.graph.index(f"{part}.block.1.layer.0.SelfAttention") for part in ("encoder", "decoder")]
     first, second = (int(charged.costs.workspace_bytes[v, 0]) for v in attention)
     assert second - first == 2 * bias  # another copy, as it must not look ahead, and the zeros across

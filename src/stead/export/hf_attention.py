@@ -20,6 +20,7 @@ SCORE_BYTES = 4
 SCORES_AT_A_TIME = 4  # with a sink: scores, those beside the sink, less the largest, and their softmax
 ACROSS = "EncDecAttention"  # in the path of attention to an encoder
 DISTANCE_BYTES = 49  # for each query and key: six numbers of eight bytes and one of one
+POSITION_BYTES = 8
 STATES_BEFORE = 4  # what the first block was given, normalised, and its queries, keys and values
 WIDEST_HEAD = 256  # where the width of a head cannot be told
 
@@ -142,7 +143,8 @@ def _bias_room(graph: Graph) -> NDArray[np.int64]:
         size, maker = int(graph.tensor_bytes[bias]), int(graph.tensor_producer[bias])
         readers = [one for one in found if bias in read_by(graph, one.operator)]
         states = max((one.tokens * one.width * one.element_bytes for one in readers), default=0)
-        room[maker] = max(DISTANCE_BYTES * queries * looked_at - size, 0) + STATES_BEFORE * states
+        distances = DISTANCE_BYTES * queries * looked_at + POSITION_BYTES * (queries + looked_at)
+        room[maker] = max(distances - size, 0) + STATES_BEFORE * states
         for one in readers:
             room[one.operator] += size * (2 if one.is_cached else 1)
     found = [one for one in found if added and ACROSS in graph.modules[one.operator]]
