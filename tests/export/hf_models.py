@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("llama", "gpt2", "t5", "mixtral", "llava", "qwen3")
+OTHERS = ("phi3", "gemma2", "gemma3", "gpt_oss", "olmoe")
 WIDTHS = {
     "vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
     "max_position_embeddings": 128,
@@ -35,6 +36,8 @@ def made(name: str) -> Any:
     if name == "mixtral":
         config = t.MixtralConfig(**WIDTHS, num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2)
         return t.MixtralForCausalLM(config)
+    if name in OTHERS:
+        return _of_kind(t, name)
     assert name == "llava"
     eye = t.CLIPVisionConfig(
         hidden_size=48, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, image_size=16, patch_size=8
@@ -43,6 +46,21 @@ def made(name: str) -> Any:
     return t.LlavaForConditionalGeneration(
         t.LlavaConfig(vision_config=eye, text_config=text, image_token_index=120, image_token_id=120)
     )
+
+
+def _of_kind(t: Any, name: str) -> Any:
+    """A model of another family: one tensor for gate and way up, windows, capped scores, sinks, many experts."""
+    kinds = {"phi3": "Phi3", "gemma2": "Gemma2", "gemma3": "Gemma3", "gpt_oss": "GptOss", "olmoe": "Olmoe"}
+    few: dict[str, dict[str, Any]] = {
+        "phi3": {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+        "gemma2": {"head_dim": 16, "sliding_window": 4, "query_pre_attn_scalar": 16},
+        "gemma3": {"head_dim": 16, "sliding_window": 4, "query_pre_attn_scalar": 16, "sliding_window_pattern": 2},
+        "gpt_oss": {"head_dim": 16, "sliding_window": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+                    "pad_token_id": 0},
+        "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0},
+    }  # fmt: skip
+    config = getattr(t, f"{kinds[name]}{'Text' if name == 'gemma3' else ''}Config")
+    return getattr(t, f"{kinds[name]}ForCausalLM")(config(**WIDTHS, num_hidden_layers=4, **few[name]))
 
 
 def main(folder: str, *names: str) -> None:

@@ -12,7 +12,7 @@ from layered import drawn_counts, layered, plan_by_layers
 
 from stead.errors import RunFailed
 from stead.export.llama_cpp import LIBRARY, Llama, wrongly_placed
-from stead.export.llama_library import LlamaLibrary
+from stead.export.llama_library import LlamaLibrary, Seen
 from stead.export.tiny_gguf import tiny_gguf
 from stead.placing.loading import load
 from stead.problem import Latency
@@ -45,7 +45,7 @@ def loads(library: LlamaLibrary, random: np.random.Generator) -> tuple[list[str]
     overrides = [(one.pattern, servers.get(one.buffer, -1)) for one in told.overrides]
     seen = library.load(layers, ngl=told.ngl, split=told.split, overrides=overrides, experts=experts)
     alone = library.load(layers, ngl=0, split=[], overrides=[], experts=experts)
-    return wrongly_placed(told, seen), seen.logits == alone.logits
+    return wrongly_placed(told, seen, library.endpoints), seen.logits == alone.logits
 
 
 def test_a_few_random_plans_are_loaded_as_planned(library: LlamaLibrary) -> None:
@@ -57,6 +57,24 @@ def test_a_few_random_plans_are_loaded_as_planned(library: LlamaLibrary) -> None
 def test_four_hundred_random_plans_are_loaded_as_planned(library: LlamaLibrary) -> None:
     random = np.random.default_rng(1)
     assert [loads(library, random) for _ in range(400)] == [([], True)] * 400
+
+
+def test_what_the_library_puts_elsewhere_is_named() -> None:
+    told = Llama().assignment(plan_by_layers(layered(3, 2, experts=True), [1, 1, 2], before=0, experts={0: 2, 1: 0}))
+    endpoints = ("127.0.0.1:1", "127.0.0.1:2")
+    moved = {
+        f"blk.{n}.ffn_{part}_exps.weight": buffer
+        for n, buffer in ((0, "RPC0[127.0.0.1:2]"), (1, "CPU"))
+        for part in ("up", "down", "gate")
+    }
+    table = ("RPC0", "RPC0", "RPC1", "RPC1")
+    assert wrongly_placed(told, Seen(table, moved, ()), endpoints) == []
+    assert wrongly_placed(told, Seen(("RPC0", "RPC1", *table[2:]), moved, ()), endpoints) == ["layer 1"]
+    other = moved | {"blk.0.ffn_up_exps.weight": "RPC0[127.0.0.1:1]", "blk.2.ffn_up_exps.weight": "CPU"}
+    del other["blk.1.ffn_gate_exps.weight"]
+    assert wrongly_placed(told, Seen(table, other, ()), endpoints) == [
+        "blk.0.ffn_up_exps.weight", "blk.1.ffn_gate_exps.weight", "blk.2.ffn_up_exps.weight",
+    ]  # fmt: skip
 
 
 def test_the_command_asks_the_library(library: LlamaLibrary) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from larger_ir import LARGER, save_larger
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 from small_files import IR_MODELS, save_ir, save_onnx
@@ -73,6 +75,42 @@ def test_openvino_runs_every_layer_where_it_was_planned(name: str, tmp_path: Pat
         verdict = exporter.verify(plan)
         assert verdict.outputs.result == "passed", verdict
         assert verdict.placed.result == "passed", verdict
+
+
+@pytest.mark.parametrize("name", IR_MODELS)
+def test_stages_of_openvino_give_what_the_whole_gives(name: str, tmp_path: Path) -> None:
+    file = save_ir(name, tmp_path)
+    problem = load(file, DEVICES).problem(Throughput())
+    exporter = OpenVino(model=str(file), stages=True)
+    for plan in placements(problem, RANDOM)[: RANDOM - 2]:
+        verdict = exporter.verify(plan)
+        assert verdict.outputs.result == "passed", verdict
+        assert re.search(r"those of \d+ stages by ", verdict.outputs.detail), verdict
+    table = json.loads(str(exporter.export(plan).files["stages.json"]))
+    names, used = openvino_names(problem.cluster), set(plan.placement.devices.tolist())
+    assert {one["device"] for one in table["stages"]} <= {names[d] for d in used}
+    assert "chain = Chain()" in exporter.export(plan).load
+    assert "stages.json" not in OpenVino(model=str(file)).export(plan).files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGER)
+def test_larger_models_of_openvino_run_as_planned(name: str, tmp_path: Path) -> None:
+    file = save_larger(name, tmp_path)
+    exporter = OpenVino(model=str(file), stages=True)
+    for plan in placements(load(file, DEVICES).problem(Latency()), 2):
+        verdict = exporter.verify(plan)
+        assert (verdict.outputs.result, verdict.placed.result) == ("passed", "passed"), verdict
+
+
+def test_stages_that_give_something_else_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    file = save_ir("branching", tmp_path)
+    problem = load(file, DEVICES).problem(Latency())
+    told = {"difference": 0.0, "relative": None, "plugins": {"GPU.0": "CPU"}, "layers": 3, "submodels": 1,
+            "ran": ["CPU"], "stages": 2, "chained": 0.3}  # fmt: skip
+    monkeypatch.setattr("stead.export.openvino.told_by", lambda *_: told)
+    assert OpenVino(model=str(file)).verify(plan_of(problem, [0] * len(problem.graph))).outputs.result == "failed"
 
 
 def test_openvino_files_name_every_layer_and_load_by_themselves(tmp_path: Path) -> None:

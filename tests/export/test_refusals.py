@@ -95,6 +95,24 @@ def test_what_cannot_be_honoured_is_refused_by_name_and_nothing_is_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("target", ["hf", "llama", "vllm", "megatron", "torchtitan", "deepspeed"])
+def test_a_block_in_two_places_is_refused_with_the_operators_that_are_elsewhere(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem = tiny_layers()
+    row = [0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1]  # attention of layer 1 away from its mlp, which takes as long
+    plan_of(problem, row).save("plan.json")
+    assert exit_code(["export", "plan.json", "--to", target, "-o", "out"]) == 2
+    told = capsys.readouterr()
+    split = '"model.layers.1.self_attn" of layer 1 (1 operator) from d1 to d0: a layer stays whole'
+    if target == "hf":  # where copies to the second device count as well
+        split = '"model.layers.1.mlp" of model.layers.1 (1 operator) from d0 to d1: model.layers.1 is loaded as one'
+    assert split in told.err, told.err
+    assert told.out == ""
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("target", PICTURES)
 def test_a_picture_shows_every_plan_as_it_is(target: str) -> None:
     plan = plan_of(tiny_layers(), SCATTERED)

@@ -14,12 +14,13 @@ from stead.cli.main import exit_code
 from stead.errors import BadInput
 from stead.export import TARGETS, exporter
 from stead.export.placing import for_target
+from stead.export.present_setup import score_setup
 from stead.export.setups import read_setup
 from stead.placing.loading import load
 from stead.problem import Latency, Problem
 from stead.readers import write_graph
 from stead.readers.hf import HuggingFace
-from stead.solvers import Budget, solver
+from stead.solvers import Budget, Solution, solver
 from stead.testing.exporters import drawn_plans, plan_of
 from stead.workloads.demo import demo_graph
 
@@ -46,14 +47,27 @@ def test_exports_of_stages_come_back(target: str, tmp_path: Path) -> None:
         devices = np.searchsorted(cuts, np.arange(6), side="right").tolist()
         plan = plan_by_layers(problem, devices, before=0)
         bundle = exporter(target).export(plan)
-        text, tool = bundle.text, target
+        texts, tool = [bundle.text], target
         if target == "vllm":
-            text = next(word.partition("=")[2] for word in shlex.split(text) if word.startswith("VLLM_PP"))
+            words = shlex.split(bundle.text)
+            texts.append(next(word.partition("=")[2] for word in words if word.startswith("VLLM_PP")))
         elif target == "megatron":
-            text = shlex.split(text)[-1]
+            texts.append(shlex.split(bundle.text)[-1])
         else:
-            text, tool = written(tmp_path, json.loads(bundle.files["parts.json"])), "stages"
-        assert read_setup(tool, text, problem).placement.devices.tolist() == plan.placement.devices.tolist()
+            texts, tool = [written(tmp_path, json.loads(bundle.files["parts.json"]))], "stages"
+        for text in texts:  # all that is printed, or what counts of it
+            assert read_setup(tool, text, problem).placement.devices.tolist() == plan.placement.devices.tolist()
+
+
+def test_a_command_of_vllm_says_in_which_order_it_sees_the_cards() -> None:
+    problem = layered(6, 3, host=False)
+    plan = plan_by_layers(problem, [2, 2, 2, 0, 1, 1], before=2)
+    text = exporter("vllm").export(plan).text
+    assert "CUDA_VISIBLE_DEVICES=2,0,1" in text
+    assert read_setup("vllm", text, problem).placement == plan.placement
+    for wrong in ("7,0,1", "a,b,c", "0,0,1", "0,1"):
+        with pytest.raises(BadInput, match="CUDA_VISIBLE_DEVICES"):
+            read_setup("vllm", text.replace("2,0,1", wrong), problem)
 
 
 def devices_of(problem: Problem, setup: dict[str, object], tmp_path: Path) -> dict[str, str]:
@@ -67,6 +81,30 @@ def test_a_device_map_places_modules_by_their_longest_name(tmp_path: Path) -> No
         "model.embed_tokens": "d1", "model.layers.0.self_attn": "d1", "model.layers.0.mlp": "d1",
         "model.layers.1.self_attn": "d2", "model.layers.1.mlp": "d0", "model.norm": "d1", "lm_head": "d2",
     }  # fmt: skip
+
+
+def test_a_device_map_is_read_as_python_prints_it() -> None:
+    problem = layered(2, 2)
+    printed = "{'model': 0, 'model.layers.1': 'cuda:1', 'lm_head': 1}"
+    found = read_setup("hf", printed, problem).placement
+    assert found == read_setup("hf", printed.replace("'", '"'), problem).placement
+    stages = "[['tok_embeddings', 'layers.0', 'norm'], ['layers.1', 'lm_head']]"
+    assert read_setup("stages", stages, problem).placement == found
+    unknown = ("{'model': device(type='cpu'}", "{'model': device(type='tpu')}", "{'model': 0", "{'model': [0]}")
+    for wrong in (*unknown, "{1: 'cuda:0'}", "['model']"):
+        with pytest.raises(BadInput):
+            read_setup("hf", wrong, problem)
+
+
+def test_what_torch_prints_as_a_cpu_computes_and_the_word_waits() -> None:
+    problem = layered(2, 2)
+    computes, waits = (
+        read_setup("hf", f"{{'model': device(type='cuda', index=0), 'lm_head': {cpu}}}", problem)
+        for cpu in ("device(type='cpu')", "'cpu'")
+    )
+    assert computes.placement == waits.placement
+    assert computes.placement.by_name()["lm_head"] == "d0"
+    assert (computes.options, waits.options) == ({}, {"cpu_means": "offload"})
 
 
 @pytest.mark.parametrize("word", ["auto", "balanced", "balanced_low_0", "sequential"])
@@ -241,3 +279,20 @@ def test_a_module_that_only_holds_a_shared_weight_is_read_and_noted_where_it_is_
     apart = read_setup("hf", json.dumps({**json.loads(str(made)), "shared": 0}), problem)
     assert set(apart.placement.devices.tolist()) == {1}
     assert apart.notes == ("shared.weight counts where it is used, not on 3090:0",)
+
+
+def test_a_set_up_is_held_to_what_was_proved_of_all_that_its_tool_can_load() -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+    config = {"model_type": "llama", "vocab_size": 128, **sizes, "torch_dtype": "float32"}
+    loaded = load(HuggingFace(context=64).from_config(config), "3090,3060")
+
+    def scored(tool: str, text: str) -> Solution:
+        return score_setup(tool, text, loaded, objective=Latency(), evaluations=100).plan.solution
+
+    best, halves = scored("vllm", "4"), scored("vllm", "2,2")
+    assert best.gap == 0
+    assert 0 < halves.gap < 1
+    assert halves.bound_seconds == best.bound_seconds
+    assert halves.scope == "what vllm can load"
+    split = {"model": 0, "model.layers.3.mlp": 1, "lm_head": 0}  # which no plan for hf can have
+    assert scored("hf", json.dumps(split)).scope == ""

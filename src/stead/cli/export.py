@@ -56,7 +56,7 @@ def export(
     elif output is None:
         print(bundle.text)
     else:
-        print(f"wrote {len(written)} files to {output}; to load them:\n\n{bundle.load}")
+        print(f"wrote {len(written)} files to {output}; to load them, in that folder:\n\n{bundle.load}")
     return 0
 
 

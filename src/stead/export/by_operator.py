@@ -16,7 +16,9 @@ from stead.export.projecting import operators_named, projected, refuse_moves
 from stead.graph import Graph
 from stead.plan import Plan
 from stead.printing.wording import quoted, shown_path
-from stead.problem import Constraints, Problem
+from stead.problem import Constraints, Latency, Placement, Problem
+from stead.run.segments import running_order
+from stead.sim import simulate
 
 
 class ByOperator:
@@ -83,6 +85,12 @@ def check_same(planned: Graph, read: Graph, model: str) -> None:
     strange = next((name for name in read.operator_names if name not in set(planned.operator_names)), None)
     what = f"the plan has no {quoted(strange)}" if strange else "it has fewer operators"
     raise BadInput(f"{shown_path(model)} is not what the plan was made of: {what}")
+
+
+def order_of(plan: Plan) -> list[int]:
+    """Operators in an order in which one run of a placement begins them."""
+    once = plan.problem.with_objective(Latency())  # other objectives have no time line
+    return running_order(once.graph, simulate(once, Placement(once, plan.placement.devices)).start_seconds)
 
 
 def elsewhere(cluster: Cluster) -> Answer:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
 
 from stead.cluster import Cluster
 from stead.errors import BadInput, did_you_mean
 from stead.export.base import Bundle, Granularity, Projection, Verdict
-from stead.export.consumers import versions_of
+from stead.export.consumers import model_of, versions_of
 from stead.export.hf_charges import charged
 from stead.export.hf_modules import Modules, place_in_map
 from stead.export.hf_verify import verified
-from stead.export.projecting import operators_named, projected, refuse_moves, share_of_time
+from stead.export.projecting import operators_named, part_of, projected, refuse_moves, share_of_time
 from stead.graph import Graph
 from stead.plan import Plan
 from stead.problem import Constraints, Problem
@@ -83,20 +84,23 @@ class HuggingFaceMap:
         count = int(groups.max()) + 1
         chosen = share_of_time(problem, plan.placement.devices, groups, count)
         row = chosen[groups].astype(plan.placement.devices.dtype)
-        sizes = np.bincount([modules.named[key] for key in modules.keys if key], minlength=len(problem.graph))
-        whole = {key for key, v in modules.named.items() if sizes[v] > 1}
+        sizes = Counter(modules.keys)
 
         def why(v: int) -> str:
             key = modules.keys[v]
             if not key:
                 return "it runs where its inputs are"
             split = len(set(plan.placement.devices[[u for u, one in enumerate(modules.keys) if one == key]].tolist()))
-            return f"{key} is loaded as one" if key in whole and split > 1 else f"{key} shares weights or sums"
+            return f"{key} is loaded as one" if split > 1 else f"{key} shares weights or sums"
+
+        def name(members: list[int]) -> str:
+            key = modules.keys[members[0]]
+            return part_of(problem, members, key, sizes[key]) if key else operators_named(problem, members)
 
         return projected(
             plan, problem, row,
             group=lambda v: modules.keys[v] or problem.graph.operator_names[v],
-            name=lambda members: modules.keys[members[0]] or operators_named(problem, members),
+            name=name,
             why=why,
         )  # fmt: skip
 
@@ -112,17 +116,25 @@ class HuggingFaceMap:
         loader = LOADER_TEXT.format(
             file=file, main=json.dumps(main), named=file == OURS, computes=self.cpu_means == COMPUTE
         )
+        folder = self._folder(plan)
         lines = [
-            f"python {LOADER} MODEL_FOLDER", "# or in Python:", "from load import load", 'model = load("MODEL_FOLDER")',
+            f"python {LOADER} {shlex.quote(folder)}", "# or in Python:", "from load import load",
+            f"model = load({json.dumps(folder)})",
         ]  # fmt: skip
         if file == PLAIN:
+            given = f'device_map=json.load(open("{PLAIN}"))'
             lines += [
                 f"# or without load.py, with the class of the model; with {SEQUENTIAL}=1 in the environment it",
                 "# takes no more memory while it is loaded than planned:",
-                f'model = AutoModelForCausalLM.from_pretrained("MODEL_FOLDER", device_map=json.load(open("{PLAIN}")))',
+                f"model = AutoModelForCausalLM.from_pretrained({json.dumps(folder)}, {given})",
             ]
         text = json.dumps(device_map, indent=1) + "\n"
         return Bundle({file: text, LOADER: loader}, "\n".join(lines), versions=versions_of(*CONSUMERS))
+
+    def _folder(self, plan: Plan) -> str:
+        """The folder of the model, or a word for it where it is not known."""
+        folder = Path(self.model or model_of(plan))
+        return str(folder.resolve()) if folder.is_dir() else "MODEL_FOLDER"
 
     def verify(self, plan: Plan) -> Verdict:
         """Load the model by the exported files onto virtual devices, run it, generate with it, and look."""

@@ -51,7 +51,7 @@ class Check:
         self.job, self.note = job, ""
         self.torch = import_module("torch")
         self.dtype = getattr(self.torch, job["dtype"])  # as planned; numbers are compared in single precision
-        limits = job["limits"] if self.dtype == self.torch.float32 else [None] * len(job["limits"])
+        limits = [None] * len(job["limits"]) if self._runs_twice() else job["limits"]
         self.devices: VirtualDevices = virtual_devices(limits)
         self.torch.manual_seed(0)
         self.torch.set_num_threads(1)
@@ -61,6 +61,10 @@ class Check:
         kind = getattr(transformers, config.architectures[0])
         self.whole = kind.from_pretrained(job["model"], dtype=self.torch.float32).eval()
         self.config = self.whole.config
+
+    def _runs_twice(self) -> bool:
+        """Whether memory is looked at in a run of its own: in another precision, or with full caches."""
+        return bool(self.dtype != self.torch.float32 or self.job["cached"])
 
     def run(self) -> dict[str, Any]:
         torch, job = self.torch, self.job
@@ -87,7 +91,7 @@ class Check:
         self.devices.limits = (None,) * len(self.devices)  # what is written is longer than what was planned
         again = self._generated(model, prompt) if generates else None
         on_cpu = _on_cpu(model)
-        if self.dtype != torch.float32:
+        if self._runs_twice():
             del model
             peaks = self.peaks(given, job["limits"])
         return {
@@ -95,7 +99,7 @@ class Check:
             "generated": None if again is None else {
                 "same": bool(torch.equal(again.cpu(), written)), "count": int(again.shape[-1])
             },
-            "note": self.note, "peaks": peaks, "uncovered": self._uncovered(names),
+            "note": self.note, "peaks": peaks, "cached": self._fills_caches(), "uncovered": self._uncovered(names),
             "on_cpu": on_cpu, **seen.compared(job["planned"]),
         }  # fmt: skip
 
@@ -110,8 +114,30 @@ class Check:
             at = next(model.parameters()).device
             placed = {key: one.to(at) for key, one in placed.items()}
         with self.torch.no_grad():
+            if self._fills_caches():
+                return self._peaks_of_step(model, placed["input_ids"], limits)
             model(**placed)
         return list(self.devices.peak_bytes)
+
+    def _fills_caches(self) -> bool:
+        """Whether a step with full caches is looked at; what else such a step needs is known for decoders alone."""
+        config = self.config
+        several = getattr(config, "is_encoder_decoder", False) or getattr(config, "vision_config", None) is not None
+        return bool(self.job["cached"]) and not several
+
+    def _peaks_of_step(self, model: Any, like: Any, limits: Sequence[int | None]) -> list[int]:
+        """The most bytes while the model was loaded, and while it writes one token with full caches.
+
+        How the caches were filled, which takes more than a step, has no limit and does not count.
+        """
+        loading = list(self.devices.peak_bytes)
+        self.devices.limits = (None,) * len(self.devices)
+        words = like[:, :1].repeat(1, self.job["cached"])
+        caches = model(input_ids=words[:, :-1], use_cache=True).past_key_values
+        self.devices.clear()
+        self.devices.limits = tuple(limits)
+        model(input_ids=words[:, -1:], past_key_values=caches, use_cache=True)
+        return [max(pair) for pair in zip(loading, self.devices.peak_bytes, strict=True)]
 
     def _generated(self, model: Any, prompt: Mapping[str, Any]) -> Any:
         return model.generate(**prompt, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False)

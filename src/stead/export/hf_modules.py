@@ -103,6 +103,11 @@ class Modules:
         return users
 
 
+def is_block(key: str) -> bool:
+    """Whether a module is one of a list."""
+    return key.rpartition(".")[2].isdigit()
+
+
 def _covered(path: str, named: Mapping[str, int]) -> bool:
     """Whether a module or one around it is named."""
     parts = path.split(".")

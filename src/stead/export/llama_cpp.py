@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -43,7 +44,7 @@ from stead.export.llama_rules import (
     layer_table,
     rpc_servers,
 )
-from stead.export.projecting import projected, refuse_moves, refuse_replicas, share_of_time
+from stead.export.projecting import part_of, projected, refuse_moves, refuse_replicas, share_of_time
 from stead.export.stage_targets import IN_A_ROW, WHOLE
 from stead.graph import Graph
 from stead.plan import Baseline, Plan
@@ -174,7 +175,7 @@ class Llama:
         return projected(
             plan, problem, row,
             group=lambda v: "experts" if stack.expert[v] else "",
-            name=lambda members: _called(stack, members),
+            name=lambda members: _called(problem, stack, members),
             why=why,
         )  # fmt: skip
 
@@ -263,9 +264,9 @@ def _asked(folder: Path, told: Assignment, said: str) -> Verdict:
         with LlamaLibrary(folder, len(servers)) as library:
             seen = library.load(told.layers, ngl=told.ngl, split=told.split, overrides=overrides, experts=experts)
             alone = library.load(told.layers, ngl=0, split=[], overrides=[], experts=experts)
+            wrong = wrongly_placed(told, seen, library.endpoints)
     except RunFailed as error:
         return _placed("passed", f"{said}; the library could not be asked: {error}")
-    wrong = wrongly_placed(told, seen)
     if wrong:
         return _placed("failed", f"the library puts {wrong[0]} elsewhere ({len(wrong)} in all)")
     same: Result = "passed" if seen.logits and seen.logits == alone.logits else "failed"
@@ -275,20 +276,20 @@ def _asked(folder: Path, told: Assignment, said: str) -> Verdict:
     return Verdict(outputs, Answer("passed", f"{said}; and by the library itself, on RPC servers"), NOT_LOADED)
 
 
-def wrongly_placed(told: Assignment, seen: Seen) -> list[str]:
-    """Layers and tensors that the library puts elsewhere than it was told; device n is server n."""
+def wrongly_placed(told: Assignment, seen: Seen, endpoints: Sequence[str]) -> list[str]:
+    """Layers and tensors that the library puts elsewhere than it was told; device n is the server at endpoint n."""
     called = {name: f"RPC{n}" for n, name in enumerate(told.devices)} | {CPU: CPU}
     wanted = [called[name] for name in told.table()]
     wrong = [f"layer {n}" for n, (a, b) in enumerate(zip(seen.table, wanted, strict=True)) if a != b]
+    # Buffer types count from 0 on every server, and say where it is.
+    buffers = {name: f"RPC0[{where}]" for name, where in zip(told.devices, endpoints, strict=False)} | {CPU: CPU}
     planned = {
-        f"blk.{n}.ffn_{part}_exps.weight": buffer
+        f"blk.{n}.ffn_{part}_exps.weight": buffers[buffer]
         for buffer, layers in told.experts
         for n in layers
         for part in ("up", "down", "gate")
     }
-    wrong += sorted(set(seen.moved) ^ set(planned))
-    # Buffer types count from 0 on every server, so only the CPU can be told by its name alone.
-    return wrong + [name for name, buffer in planned.items() if (buffer == CPU) != (seen.moved.get(name) == CPU)]
+    return wrong + sorted(name for name in {*planned, *seen.moved} if planned.get(name) != seen.moved.get(name))
 
 
 class _Places:
@@ -338,9 +339,12 @@ def _wrong_names(cluster: Cluster) -> str | None:
     return None
 
 
-def _called(stack: LayerStack, members: list[int]) -> str:
-    words = stack.called(sorted({int(stack.position[v]) for v in members}))
-    return f"experts of {words}" if all(stack.expert[v] for v in members) else words
+def _called(problem: Problem, stack: LayerStack, members: list[int]) -> str:
+    """Layers without their experts, or experts of layers; operators by name where only a part of that is meant."""
+    positions, are_experts = np.unique(stack.position[members]), bool(stack.expert[members[0]])
+    words = stack.called(positions.tolist())
+    count = int((np.isin(stack.position, positions) & (stack.expert == are_experts)).sum())
+    return part_of(problem, members, f"experts of {words}" if are_experts else words, count)
 
 
 def _strays(names: list[str], overrides: list[Override], moved: dict[int, str]) -> list[str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from stead.errors import PlacementNotHonoured
 from stead.export.check_process import answer_job
+from stead.export.openvino_stages import TABLE, run_stages
 from stead.run.executor import Worker
 from stead.run.openvino.hetero import compile_hetero, plugins_for, properties, read_back, set_affinities
 from stead.run.openvino.ir import openvino, read_ir
@@ -64,9 +65,12 @@ def _answer(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
                 compile_hetero(core, placed_model, told),
                 core.compile_model(whole_model, "CPU", told[plugins[used[0]]]),
             )
-            found, wanted = ([np.array(one) for one in run(given).values()] for run in runs)
-            relative = compared_before_softmax(found, wanted)
+            logits = ([np.array(one) for one in run(given).values()] for run in runs)
+            relative = compared_before_softmax(*logits)
     answer = {"difference": difference, "relative": relative, "plugins": plugins}
+    if (folder / TABLE).is_file():
+        count, given_by_stages = run_stages(folder, core, plugins, given)
+        answer |= {"stages": count, "chained": compared(given_by_stages, wanted)}
     try:
         seen = read_back(compiled, request.get_profiling_info(), own, told)
     except PlacementNotHonoured as error:

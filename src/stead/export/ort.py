@@ -13,14 +13,13 @@ import numpy as np
 from stead.cluster import Cluster
 from stead.errors import PlacementNotHonoured
 from stead.export.base import Answer, Bundle, Verdict, unseen
-from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file, ready
+from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file, order_of, ready
 from stead.export.consumers import versions_of
 from stead.plan import Plan
-from stead.problem import Latency, Placement, Problem
+from stead.problem import Problem
 from stead.run.ort.assignment import BY_ANNOTATION, annotate, open_assigned
 from stead.run.ort.cut_onnx import OnnxFile, cut_onnx, package, read_onnx, submodel
-from stead.run.segments import Segment, running_order
-from stead.sim import simulate
+from stead.run.segments import Segment
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "npu": "QNNExecutionProvider"}
 OPENVINO, TORCH = "Parameter", "."
@@ -148,9 +147,7 @@ def segments_of(plan: Plan, model: str) -> tuple[OnnxFile, Any, tuple[Segment, .
     graph, file = read_onnx(Path(model), {})
     check_same(plan.problem.graph, graph, model)
     whole = file.model()
-    once = plan.problem.with_objective(Latency())  # other objectives have no time line
-    order = running_order(once.graph, simulate(once, Placement(once, plan.placement.devices)).start_seconds)
-    return file, whole, cut_onnx(whole, plan.problem.graph).segments(plan.placement.devices, order)
+    return file, whole, cut_onnx(whole, plan.problem.graph).segments(plan.placement.devices, order_of(plan))
 
 
 def provider_of(cluster: Cluster, d: int) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from stead.cluster.quantities import format_seconds
 from stead.errors import Infeasible
 from stead.export.placing import place_for
@@ -67,6 +69,8 @@ def score_setup(
         placement, seconds, bound_seconds=min(bound.seconds, seconds), bound_name=bound.name, solver=f"given ({tool})",
         evaluations=1,
     )  # fmt: skip
+    if found is not None and _is_one_of(found, placement):
+        solution = _held_to(solution, found, setup.target)
     made = provenance(model=loaded.model_name, devices=loaded.devices_text, seed=seed)
     plan = Plan(problem, solution, (), made)
     if found is None:
@@ -76,6 +80,25 @@ def score_setup(
         for rule in (Baseline("stead", found.solution.objective_seconds, placement=found.placement), *found.baselines)
     )
     return Scored(replace(plan, baselines=rules), setup.target, found.solution.objective_seconds, setup.notes)
+
+
+def _is_one_of(found: Plan, placement: Placement) -> bool:
+    """Whether what was proved on the way to a plan holds for a placement, too: it fits, and the tool can load it."""
+    problem, devices = found.problem, placement.devices
+    whole = bool((devices == devices[problem.unit_firsts][problem.units]).all())
+    allowed = bool(problem.allowed[np.arange(len(devices)), devices].all())
+    return whole and allowed and simulate(placement.problem, placement).feasible
+
+
+def _held_to(solution: Solution, found: Plan, target: str) -> Solution:
+    """A set-up with the bound of the best plan for its tool, where that is the higher one."""
+    proved = found.solution
+    if proved.scope or proved.bound_seconds <= solution.bound_seconds:
+        return solution
+    seconds = min(proved.bound_seconds, solution.objective_seconds)
+    return replace(
+        solution, bound_seconds=seconds, bound_name=proved.bound_name, scope=f"what {target} can load"
+    )
 
 
 def _best(

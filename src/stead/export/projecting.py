@@ -137,6 +137,11 @@ def cost_of(projection: Projection) -> str:
     return f"moving takes it from {format_seconds(before)} to {format_seconds(after)}{change}"
 
 
+def part_of(problem: Problem, members: list[int], called: str, count: int) -> str:
+    """What moves of something that has `count` operators and is `called` so: all of it, or operators by name."""
+    return called if len(members) == count else f"{operators_named(problem, members)} of {called}"
+
+
 def operators_named(problem: Problem, members: list[int]) -> str:
     """Operators by name, the first of many."""
     first = quoted(problem.graph.operator_names[members[0]])

@@ -8,9 +8,12 @@ otherwise, "cpu" is the CPU.
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster
 from stead.errors import BadInput, did_you_mean
+from stead.export.consumers import device_index
 from stead.export.layer_stack import BEFORE, LayerStack, stack_of
 from stead.export.llama_flags import llama_setup
 from stead.export.megatron import parts_of
@@ -32,6 +36,7 @@ from stead.readers.common.strict_json import parse_json
 from stead.solvers.rules.huggingface import HfAuto, HfBalancedLow0, HfSequential
 from stead.solvers.rules.settle import Rule, settled
 
+MOST_PRINTED = 10**6  # letters
 GIVEN = "the given set-up"  # what messages call text that is no file
 STRATEGIES: dict[str, Rule] = {
     "auto": HfAuto(), "balanced": HfAuto(), "balanced_low_0": HfBalancedLow0(), "sequential": HfSequential(),
@@ -39,6 +44,8 @@ STRATEGIES: dict[str, Rule] = {
 STREAMED = '"cpu" beside accelerators keeps weights on the CPU and computes elsewhere: they are streamed'
 # Modules of transformers that hold no operator of a graph: buffers and things that do nothing when a model is used.
 _WITHOUT_OPERATORS = ("rotary", "dropout", "drop", "rope")
+TORCH = "torch"  # before what torch printed as a device: "cpu" is then no word of accelerate, and computes
+_TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
 _TORCHTITAN = {"tok_embeddings": "embedding", "norm": "head", "lm_head": "head", "output": "head"}
 
 
@@ -61,11 +68,23 @@ def read_setup(tool: str, text: str, problem: Problem) -> Setup:
 
 
 def _document(text: str) -> tuple[Any, str]:
-    """JSON that is given as it is or as a file, and what messages call it."""
+    """JSON that is given as it is or as a file, and what messages call it; also what Python prints, as it is."""
     if text.lstrip()[:1] in ("{", "["):
-        return parse_json(text, where=GIVEN), GIVEN
+        printed = _printed(text)
+        return (parse_json(text, where=GIVEN) if printed is None else printed), GIVEN
     path = Path(text)
     return read_json(path), shown_path(path)
+
+
+def _printed(text: str) -> object:
+    """What Python printed, such as a `hf_device_map` with its single quotes; None where it is something else."""
+    if "'" not in text or len(text) > MOST_PRINTED:
+        return None
+    plain = _TORCH_DEVICE.sub(lambda found: repr(":".join(filter(None, (TORCH, found[1], found[2])))), text.strip())
+    try:
+        return ast.literal_eval(plain)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def _from_device_map(text: str, problem: Problem) -> Setup:
@@ -79,7 +98,7 @@ def _from_device_map(text: str, problem: Problem) -> Setup:
         return _mapped(problem, row, (said, *notes), streams=bool(used & hosts and used - hosts))
     one_device = re.fullmatch(r"\d+|cpu|(?:cuda|xpu|npu|mps)(?::\d+)?", word)
     found, where = ({"": int(word) if word.isdecimal() else word}, GIVEN) if one_device else _document(text)
-    if not isinstance(found, dict) or not found:
+    if not isinstance(found, dict) or not found or not all(isinstance(key, str) for key in found):
         raise BadInput(f"{where}: a device_map gives modules their devices, as in {{\"model.layers.0\": 0}}")
     graph, cluster = problem.graph, problem.cluster
     modules = module_paths(graph)
@@ -120,6 +139,8 @@ def _mapped(problem: Problem, row: NDArray[np.uint8], notes: tuple[str, ...], *,
 
 
 def _accelerate_device(cluster: Cluster, key: str, value: object, where: str) -> int:
+    if isinstance(value, str):
+        value = value.removeprefix(f"{TORCH}:")
     if isinstance(value, str) and value in cluster.names:
         return cluster.index(value)
     cards = [d for d, device in enumerate(cluster) if not device.is_host]
@@ -165,22 +186,48 @@ def _place_of(module: str, devices: Mapping[str, int]) -> int:
     return -1
 
 
+def _value_of(name: str, text: str) -> str:
+    """What a flag or a variable is set to in a command; the text itself where it does not name it."""
+    if name not in text:
+        return text
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadInput(f"{GIVEN}: {str(error).lower()}") from None
+    for word, following in pairwise([*words, ""]):
+        if word == name or word.startswith(f"{name}="):
+            return following if word == name else word.removeprefix(f"{name}=")
+    return text
+
+
 def _from_partition(text: str, problem: Problem) -> Setup:
-    """Layers of every stage of vLLM, on the accelerators in order."""
-    stack = stack_of(problem.graph)
-    size = text.count(",") + 1
-    cards = _cards(problem.cluster, size, "stages")
+    """Layers of every stage of vLLM, on the accelerators in order; alone or in a command."""
+    stack, partition = stack_of(problem.graph), _value_of("VLLM_PP_LAYER_PARTITION", text).strip()
+    size = partition.count(",") + 1
+    cards = _visible(text, _cards(problem.cluster, size, "stages"), problem.cluster)
     layers = np.zeros(len(stack), dtype=np.uint8)
     for rank, d in enumerate(cards):
-        begin, end = pp_indices(len(stack), rank, size, text.strip())
+        begin, end = pp_indices(len(stack), rank, size, partition)
         layers[begin:end] = d
     return Setup(_by_layers(problem, stack, int(layers[0]), layers, int(layers[-1])), "vllm")
 
 
+def _visible(text: str, cards: list[int], cluster: Cluster) -> list[int]:
+    """The cards in the order in which a command lets them be seen; as they are where it says nothing."""
+    name = "CUDA_VISIBLE_DEVICES"
+    if name not in text:
+        return cards
+    every = {str(device_index(cluster, one)): d for d, one in enumerate(cluster.names)}
+    numbers = _value_of(name, text).split(",")
+    if not len(set(numbers)) == len(numbers) == len(cards) or not set(numbers) <= set(every) - {"None"}:
+        raise BadInput(f"{GIVEN}: {name}={','.join(numbers)} does not name {len(cards)} of the devices")
+    return [every[number] for number in numbers]
+
+
 def _from_layout(text: str, problem: Problem) -> Setup:
-    """A layout of Megatron-LM: part number v * stages + rank is on the accelerator of that rank."""
+    """A layout of Megatron-LM, alone or among flags: part v * stages + rank is on the accelerator of that rank."""
     stack = stack_of(problem.graph)
-    parts = parts_of(text, layers=len(stack))
+    parts = parts_of(_value_of("--pipeline-model-parallel-layout", text), layers=len(stack))
     cards = [d for d, device in enumerate(problem.cluster) if not device.is_host] or list(range(len(problem.cluster)))
     if len(parts) % len(cards) and len(parts) > len(cards):
         raise BadInput(f"the layout has {len(parts)} parts, which {len(cards)} devices cannot take in turn")

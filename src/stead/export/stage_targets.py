@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -19,7 +20,7 @@ from stead.errors import BadInput
 from stead.export.base import Granularity, Projection
 from stead.export.cuts import Items, Stretches, stretches_of
 from stead.export.layer_stack import BEFORE, LayerStack, stack_of, why_no_stack
-from stead.export.projecting import projected, refuse_moves, refuse_replicas, share_of_time
+from stead.export.projecting import part_of, projected, refuse_moves, refuse_replicas, share_of_time
 from stead.graph import Graph
 from stead.plan import Plan
 from stead.problem import Constraints, Problem
@@ -118,12 +119,14 @@ def project_stages(plan: Plan, ends: Ends, *, banned: Mapping[int, str] = Mappin
             return WHOLE if 0 <= positions[v] < len(stack) or ends == "free" else WITH_LAYERS
         return IN_A_ROW
 
-    return projected(
-        plan, problem, row,
-        group=lambda v: "",
-        name=lambda members: stack.called(sorted({int(positions[v]) for v in members})),
-        why=why,
-    )  # fmt: skip
+    return projected(plan, problem, row, group=lambda v: "", name=partial(layers_named, problem, stack), why=why)
+
+
+def layers_named(problem: Problem, stack: LayerStack, members: list[int]) -> str:
+    """Layers by number, and operators by name where only a part of them is meant."""
+    positions = np.unique(stack.position[members])
+    count = int(np.isin(stack.position, positions).sum())
+    return part_of(problem, members, stack.called(positions.tolist()), count)
 
 
 def stages_of(plan: Plan, ends: Ends) -> tuple[LayerStack, list[Stage]]:
