@@ -194,6 +194,19 @@ def test_a_pipeline_is_divided_by_what_its_devices_exchange() -> None:
     assert set(rows[settled].tolist()) <= set(range(8))
 
 
+def test_a_weight_that_all_share_does_not_keep_a_pipeline_apart() -> None:
+    build, reads = GraphBuilder("tied"), []
+    operators = []
+    for v in range(64):
+        operators.append(build.operator(f"v{v}", reads=reads, flops=1e12, dtype="fp16"))
+        reads = [build.tensor(operators[v], size_bytes=1000, kept=v == 63)]
+    build.weight("w", size_bytes=30 * 2**30, users=operators)  # for each of them: 1.9 TB
+    problem = asked(build.build(), "128x A100-80GB in nodes of 8 @ 25GB/s", objective=Throughput())
+    row = next(iter(spreads(problem, list(range(16)))))
+    assert np.bincount(row).tolist() == [4] * 16
+    assert simulate(problem, Placement(problem, row)).feasible
+
+
 def test_a_part_that_is_too_small_for_all_work_is_not_planned() -> None:
     problem = asked(chain(300), "128x A100-80GB in nodes of 8 @ 25GB/s", objective=Throughput("overlap"))
     found = Hierarchical(most=16).solve(problem, Budget(evaluations=200))

@@ -31,7 +31,6 @@ def spreads(problem: Problem, devices: Sequence[int]) -> Iterator[DeviceIndices]
     if is_full_pipeline(problem):
         for order in line.orders:
             yield from _settling(line, order, devices)
-        count //= 2
     while count >= 1:
         for order in line.orders:
             row = line.divided(order, devices[:count])
@@ -42,9 +41,9 @@ def spreads(problem: Problem, devices: Sequence[int]) -> Iterator[DeviceIndices]
 
 def _settling(line: _Line, order: NDArray[np.int64], devices: Sequence[int]) -> Iterator[DeviceIndices]:
     """Divisions each of which counts what was exchanged in those before it, until that no longer helps."""
-    exchanged: Seconds | None = None
+    exchanged: Seconds = np.zeros(line.problem.unit_count)
     best, vain = np.inf, 0
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         row = line.divided(order, devices, exchanged)
         if row is None or vain == VAIN_ROUNDS:
             return
@@ -53,7 +52,7 @@ def _settling(line: _Line, order: NDArray[np.int64], devices: Sequence[int]) -> 
         busiest = float(traffic.load_seconds.max())
         best, vain = min(best, busiest), 0 if busiest < best * (1 - LEAST_GAIN) else vain + 1
         # Half of what was believed before: without it pieces grow and shrink in turn.
-        exchanged = traffic.unit_seconds if exchanged is None else (exchanged + traffic.unit_seconds) / 2
+        exchanged = (exchanged + traffic.unit_seconds) / (2 if number else 1)
 
 
 class _Line:
@@ -66,8 +65,14 @@ class _Line:
         self._seconds = np.zeros((problem.unit_count, seconds.shape[1]))
         np.add.at(self._seconds, units, seconds)
         outputs = np.bincount(graph.tensor_producer, weights=graph.tensor_bytes, minlength=len(graph))
-        held = np.bincount(units, weights=graph.parameter_bytes + outputs, minlength=problem.unit_count)
-        self._bytes = held.astype(np.float64)  # [unit]
+        users = np.diff(graph.weight_user_first)
+        share = np.repeat(graph.weight_bytes / np.maximum(users, 1), users)  # [use]
+        shared = np.bincount(graph.weight_users, weights=share, minlength=len(graph))
+        # [unit]; a weight of many users counts for each, which is safe, or is shared out among them, which packs more
+        self._safe_bytes, self._shared_bytes = (
+            np.bincount(units, weights=weights + outputs, minlength=problem.unit_count).astype(np.float64)
+            for weights in (graph.parameter_bytes, shared)
+        )
         self.orders = _orders(problem)
 
     def divided(
@@ -75,7 +80,8 @@ class _Line:
     ) -> DeviceIndices | None:
         """Consecutive pieces of an order, or None where a unit may not run where its turn comes or nothing fits.
 
-        Units take what they compute, and what they `exchanged` [unit] if that is given.
+        Units take what they compute, and what they `exchanged` [unit] if that is given; then the simulator has to say
+        whether weights fit that many units share.
         """
         columns = self.problem.columns[list(devices)]
         seconds = self._seconds if exchanged is None else self._seconds + exchanged[:, None]
@@ -83,7 +89,8 @@ class _Line:
         np.cumsum(seconds[order].T, axis=1, out=ahead[:, 1:])
         if not np.isfinite(ahead[:, -1]).all():
             return None
-        held = np.concatenate([[0.0], np.cumsum(self._bytes[order])])
+        own_bytes = self._safe_bytes if exchanged is None else self._shared_bytes
+        held = np.concatenate([[0.0], np.cumsum(own_bytes[order])])
         room = self.problem.limit_bytes[list(devices)].astype(np.float64)
         low, most = float(ahead[:, -1].min()) / len(devices), float(ahead[:, -1].max())
         high = min(2 * low, most)
