@@ -14,9 +14,9 @@ namespace stead {
 template <int kWords>
 class DeviceSet {
 public:
-    bool has(int d) const { return word(d) >> (d % 64) & 1; }
-    void add(int d) { word(d) |= std::uint64_t{1} << (d % 64); }
-    void remove(int d) { word(d) &= ~(std::uint64_t{1} << (d % 64)); }
+    bool has(int d) const { return word(d) >> place(d) & 1; }
+    void add(int d) { word(d) |= std::uint64_t{1} << place(d); }
+    void remove(int d) { word(d) &= ~(std::uint64_t{1} << place(d)); }
     bool empty() const {
         return std::all_of(words_.begin(), words_.end(), [](std::uint64_t one) { return one == 0; });
     }
@@ -40,6 +40,7 @@ public:
     }
 
 private:
+    static int place(int d) { return kWords == 1 ? d : d % 64; }  // one word: no instruction for a remainder
     std::uint64_t& word(int d) { return words_[kWords == 1 ? 0 : d / 64]; }
     std::uint64_t word(int d) const { return words_[kWords == 1 ? 0 : d / 64]; }
 
@@ -52,7 +53,7 @@ using ManyDevices = DeviceSet<max_devices / 64>;
 /// Calls use(set) with an empty set that holds the devices of `problem`: code for few devices stays as quick as if there
 /// were no others.
 template <class Use>
-auto with_device_set(const Problem& problem, Use use) {
+[[gnu::always_inline]] inline auto with_device_set(const Problem& problem, Use use) {
     return problem.devices <= mask_devices ? use(FewDevices()) : use(ManyDevices());
 }
 

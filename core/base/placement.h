@@ -46,18 +46,26 @@ Obstacle find_unsupported(const Problem& problem, const DeviceIndex* placement);
 /// one of its readers.
 Obstacle find_obstacle(const Problem& problem, const DeviceIndex* placement);
 
-/// Calls visit(d, i) for each device d other than `source` where tensor `t` is read, in the order of the first readers;
-/// i is the first reader's entry in `consumer`.
+/// Calls visit(d, i) for each device d other than `source` that one of the readers consumer[begin] .. consumer[end - 1] is
+/// on, in the order of the first readers; i is the first reader's entry. `seen` is an empty set.
+template <class Devices, class Visit>
+void for_each_target_of(Devices seen, const DeviceIndex* placement, const std::int32_t* consumer, std::int32_t begin,
+                        std::int32_t end, int source, Visit visit) {
+    seen.add(source);
+    for (std::int32_t i = begin; i < end; ++i) {
+        const int d = placement[consumer[i]];
+        if (seen.has(d)) continue;
+        seen.add(d);
+        visit(d, i);
+    }
+}
+
+/// The same for all readers of tensor `t`.
 template <class Visit>
 void for_each_target(const Problem& problem, const DeviceIndex* placement, std::int32_t t, int source, Visit visit) {
-    with_device_set(problem, [&](auto seen) {
-        seen.add(source);
-        for (std::int32_t i = problem.consumer_first[t]; i < problem.consumer_first[t + 1]; ++i) {
-            const int d = placement[problem.consumer[i]];
-            if (seen.has(d)) continue;
-            seen.add(d);
-            visit(d, i);
-        }
+    with_device_set(problem, [&](auto none) {
+        for_each_target_of(none, placement, problem.consumer.data(), problem.consumer_first[t],
+                           problem.consumer_first[t + 1], source, visit);
     });
 }
 

@@ -58,18 +58,23 @@ Result<T, kAxes> owned(std::vector<std::remove_const_t<T>> values, const std::ar
 template <std::size_t kAxes>
 using DeviceArray = nb::ndarray<nb::ro, nb::ndim<kAxes>, nb::c_contig, nb::device::cpu>;
 
+template <class... Traits>
+void check_device_type(const char* name, const nb::ndarray<Traits...>& array) {
+    if (array.dtype() != nb::dtype<DeviceIndex>() && array.dtype() != nb::dtype<std::uint8_t>())
+        throw nb::type_error((std::string(name) + " must be an array of uint8 or uint16").c_str());
+}
+
 /// Devices as the core reads them: the caller's memory, or a widened copy of it.
 class Devices {
 public:
     template <class... Traits>
     Devices(const char* name, const nb::ndarray<Traits...>& array) {
+        check_device_type(name, array);
         if (array.dtype() == nb::dtype<DeviceIndex>()) {
             read_ = {static_cast<const DeviceIndex*>(array.data()), array.size()};
-        } else if (array.dtype() == nb::dtype<std::uint8_t>()) {
+        } else {
             widened_ = widened({static_cast<const std::uint8_t*>(array.data()), array.size()});
             read_ = widened_;
-        } else {
-            throw nb::type_error((std::string(name) + " must be an array of uint8 or uint16").c_str());
         }
     }
     Devices(const Devices&) = delete;

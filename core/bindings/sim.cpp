@@ -35,6 +35,15 @@ Placements rows_of(const Problem& problem, const DeviceArray<2>& placements, con
     return {devices.data(), static_cast<std::int64_t>(placements.shape(0))};
 }
 
+/// Rows as the caller holds them, for functions that read one at a time.
+Placements rows_of(const Problem& problem, const DeviceArray<2>& placements) {
+    check_rows("placements", placements, placements.shape(0), problem.operators);
+    check_device_type("placements", placements);
+    const auto rows = static_cast<std::int64_t>(placements.shape(0));
+    if (placements.dtype() == nb::dtype<DeviceIndex>()) return {static_cast<const DeviceIndex*>(placements.data()), rows};
+    return {.rows = rows, .narrow = static_cast<const std::uint8_t*>(placements.data())};
+}
+
 RowOrders rows_of(const char* name, const Order& order, std::int64_t rows) {
     if (!order.is_valid()) return {};
     if (order.ndim() == 1) return {order.data(), static_cast<std::int64_t>(order.shape(0)), false};
@@ -139,8 +148,7 @@ void bind_batch(nb::module_& module) {
         [](const Problem& problem, const DeviceArray<2>& placements, const std::string& policy,
            const Order& order, const Order& transfer_order, bool sends, const std::string& memory, Ticks cutoff_ticks,
            int threads) {
-            const Devices devices("placements", placements);
-            const Placements rows = rows_of(problem, placements, devices);
+            const Placements rows = rows_of(problem, placements);
             const SimulateOptions options{.policy = parse_policy(policy),
                                           .order = rows_of("order", order, rows.rows),
                                           .transfer_order = rows_of("transfer_order", transfer_order, rows.rows),
@@ -156,8 +164,7 @@ void bind_batch(nb::module_& module) {
     module.def(
         "sequential_many",
         [](const Problem& problem, const DeviceArray<2>& placements, const std::string& memory, int threads) {
-            const Devices devices("placements", placements);
-            const Placements rows = rows_of(problem, placements, devices);
+            const Placements rows = rows_of(problem, placements);
             const SimulateOptions options{.policy = Policy::sequential, .memory = parse_memory(memory)};
             return without_gil([&] { return simulate_many(problem, rows, options, workers(threads)); });
         },
@@ -167,8 +174,7 @@ void bind_batch(nb::module_& module) {
         "offload_many",
         [](const Problem& problem, const DeviceArray<2>& placements, bool published, const std::string& memory,
            int threads) {
-            const Devices devices("placements", placements);
-            const Placements rows = rows_of(problem, placements, devices);
+            const Placements rows = rows_of(problem, placements);
             const MemoryMode mode = parse_memory(memory);
             return without_gil([&] { return offload_many(problem, rows, published, mode, workers(threads)); });
         },
@@ -177,8 +183,7 @@ void bind_batch(nb::module_& module) {
     module.def(
         "loads_many",
         [](const Problem& problem, const DeviceArray<2>& placements, const std::string& memory, int threads) {
-            const Devices devices("placements", placements);
-            const Placements rows = rows_of(problem, placements, devices);
+            const Placements rows = rows_of(problem, placements);
             const MemoryMode mode = parse_memory(memory);
             return without_gil([&] { return loads_many(problem, rows, mode, workers(threads)); });
         },

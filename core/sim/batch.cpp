@@ -15,7 +15,14 @@ namespace {
 std::uint64_t mix(std::uint64_t hash, std::uint64_t word) { return std::rotl((hash ^ word) * 0x9e3779b97f4a7c15u, 29); }
 
 std::uint64_t hash_bytes(std::uint64_t hash, const std::byte* bytes, std::int64_t count) {
-    std::uint64_t word;
+    std::uint64_t word, other = ~hash;  // two chains: in one, each multiplication waits for the one before it
+    for (; count >= 16; bytes += 16, count -= 16) {
+        std::memcpy(&word, bytes, 8);
+        hash = mix(hash, word);
+        std::memcpy(&word, bytes + 8, 8);
+        other = mix(other, word);
+    }
+    hash = mix(hash, other);
     for (; count >= 8; bytes += 8, count -= 8) {
         std::memcpy(&word, bytes, 8);
         hash = mix(hash, word);
@@ -66,8 +73,28 @@ private:
 };
 
 RowBytes bytes_of(const Problem& problem, const Placements& placements) {
+    if (placements.narrow != nullptr) return {placements.narrow, problem.operators};
     return {placements.data, problem.operators * std::int64_t{sizeof(DeviceIndex)}};
 }
+
+/// Reads rows one at a time, on one thread; narrow ones are widened while they are in the cache anyway.
+class RowReader {
+public:
+    RowReader(const Problem& problem, const Placements& placements)
+        : problem_(problem), placements_(placements), widened_(placements.narrow == nullptr ? 0 : problem.operators) {}
+
+    /// Row b, until the next one is read.
+    const DeviceIndex* operator()(std::int64_t b) {
+        if (placements_.narrow == nullptr) return placements_.row(b, problem_);
+        std::copy_n(placements_.narrow + b * problem_.operators, problem_.operators, widened_.begin());
+        return widened_.data();
+    }
+
+private:
+    const Problem& problem_;
+    const Placements& placements_;
+    std::vector<DeviceIndex> widened_;
+};
 
 RowBytes bytes_of(const RowOrders& orders) {
     return {orders.data, orders.per_row ? orders.length * std::int64_t{sizeof(std::int32_t)} : 0};
@@ -88,12 +115,12 @@ void set_peaks(Scores& scores, std::int64_t b, const std::vector<Peak>& peaks) {
 class SimulateTask {
 public:
     SimulateTask(const Problem& problem, const Placements& placements, const SimulateOptions& options, Scores& scores)
-        : problem_(problem), placements_(placements), options_(options), scores_(scores),
+        : problem_(problem), read_(problem, placements), options_(options), scores_(scores),
           engine_(make_engine(problem, options.policy, options.sends)), memory_(problem),
           run_(options.memory == MemoryMode::off ? Run() : Run(problem)) {}
 
     void operator()(std::int64_t b) {
-        const DeviceIndex* const placement = placements_.row(b, problem_);
+        const DeviceIndex* const placement = read_(b);
         const Orders orders{options_.order.row(b), options_.transfer_order.row(b)};
         check_placement(problem_, placement);
         if (options_.order.per_row || options_.transfer_order.per_row) engine_->check(orders);
@@ -109,7 +136,7 @@ public:
 
 private:
     const Problem& problem_;
-    const Placements& placements_;
+    RowReader read_;
     const SimulateOptions& options_;
     Scores& scores_;
     std::unique_ptr<Engine> engine_;
@@ -168,9 +195,10 @@ LoadScores loads_many(const Problem& problem, const Placements& placements, Memo
     const DistinctRows distinct(placements.rows, columns);
     const std::int64_t width = 2 * problem.devices;
     run_rows(distinct.rows(), workers, [&]() -> RowTask {
+        const auto read = std::make_shared<RowReader>(problem, placements);
         const auto judge = std::make_shared<UntimedMemory>(problem);
-        return [&, judge](std::int64_t b) {
-            const DeviceIndex* const placement = placements.row(b, problem);
+        return [&, read, judge](std::int64_t b) {
+            const DeviceIndex* const placement = (*read)(b);
             check_placement(problem, placement);
             const Loads loads{&scores.compute[b * width], &scores.received[b * width], &scores.sent[b * width]};
             const Status status = find_loads(problem, placement, loads);
@@ -192,9 +220,10 @@ Scores offload_many(const Problem& problem, const Placements& placements, bool o
     const DistinctRows distinct(placements.rows, columns);
     run_rows(distinct.rows(), workers, [&]() -> RowTask {
         const auto offload = std::make_shared<Offload>(problem, overlapping);
+        const auto read = std::make_shared<RowReader>(problem, placements);
         const auto judge = std::make_shared<UntimedMemory>(problem);
-        return [&, offload, judge](std::int64_t b) {
-            const DeviceIndex* const placement = placements.row(b, problem);
+        return [&, offload, read, judge](std::int64_t b) {
+            const DeviceIndex* const placement = (*read)(b);
             check_placement(problem, placement);
             const Offload::Outcome outcome = offload->evaluate(placement);
             scores.ticks[b] = outcome.latency;

@@ -12,10 +12,11 @@
 
 namespace stead {
 
-/// Placements, one per row of `operators` bytes; checked by every function that takes them.
+/// Placements, one per row of `operators` devices; checked by every function that takes them.
 struct Placements {
     const DeviceIndex* data = nullptr;
     std::int64_t rows = 0;
+    const std::uint8_t* narrow = nullptr;  // in place of `data`, where single rows are read: most clusters are small
     const DeviceIndex* row(std::int64_t b, const Problem& problem) const { return data + b * problem.operators; }
 };
 

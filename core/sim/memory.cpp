@@ -37,7 +37,7 @@ bool Memory::needs_run(const DeviceIndex* placement, MemoryMode mode) {
     if (mode == MemoryMode::off || (mode == MemoryMode::check && problem_.memory_is_ample)) return false;
     resident_weights(problem_, placement, weights_.data());
     if (mode == MemoryMode::check) {
-        bound(placement);
+        with_device_count(problem_, [&](auto count) { bound<count>(placement); });
     } else {
         for (int d = 0; d < problem_.devices; ++d) open_.add(d);
     }
@@ -46,22 +46,24 @@ bool Memory::needs_run(const DeviceIndex* placement, MemoryMode mode) {
 
 /// Decides devices by cheap bounds. An operator that takes time has its inputs, outputs and workspace in memory at once;
 /// at most, all blocks are there together with the largest workspace, because a device runs one operator at a time.
+template <int kDevices>
 void Memory::bound(const DeviceIndex* placement) {
-    const int k = problem_.devices;
-    std::int64_t blocks[max_devices], workspace[max_devices], single[max_devices];
-    for (std::int64_t* const bytes : {blocks, workspace, single}) std::fill_n(bytes, k, 0);
+    const View<kDevices> view(problem_);
+    const std::int64_t* const inputs = problem_.input_bytes.data();
+    const std::int64_t* const outputs = problem_.output_bytes.data();
+    PerDevice<kDevices> blocks(problem_), workspace(problem_), single(problem_);
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
         const int d = placement[v];
-        const std::int64_t cell = problem_.cell(v, d), scratch = problem_.workspace_bytes[cell];
-        blocks[d] += problem_.output_bytes[v];
+        const std::int64_t cell = view.cell(v, d), scratch = view.workspaces[cell];
+        blocks[d] += outputs[v];
         workspace[d] = std::max(workspace[d], scratch);
-        if (problem_.duration[cell] > 0)
-            single[d] = std::max(single[d], problem_.input_bytes[v] + problem_.output_bytes[v] + scratch);
-        for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
-            for_each_target(problem_, placement, t, d,
-                            [&](int target, std::int32_t) { blocks[target] += problem_.tensor_bytes[t]; });
+        if (view.durations[cell] > 0) single[d] = std::max(single[d], inputs[v] + outputs[v] + scratch);
+        for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t)
+            for_each_target_of(Seen<kDevices>(), placement, view.consumer, view.consumer_first[t],
+                               view.consumer_first[t + 1], d,
+                               [&](int target, std::int32_t) { blocks[target] += view.tensor_bytes[t]; });
     }
-    for (int d = 0; d < k; ++d) {
+    for (int d = 0; d < problem_.devices; ++d) {
         const std::int64_t capacity = problem_.memory_bytes[d];
         peaks_[d].over = over(weights_[d] + single[d], capacity);
         if (peaks_[d].over == 0 && weights_[d] + blocks[d] + workspace[d] > capacity) open_.add(d);
@@ -107,7 +109,7 @@ std::vector<Curve> Memory::curves(const DeviceIndex* placement, const Run& run, 
 void Memory::prepare(const DeviceIndex* placement, const Run& run) {
     sort_operators(placement, run);
     note_transfers(placement, run);
-    find_ends(placement, run);
+    with_device_count(problem_, [&](auto count) { find_ends<count>(placement, run); });
     received_.sort();
     held_.sort();
 }
@@ -139,35 +141,35 @@ void Memory::note_transfers(const DeviceIndex* placement, const Run& run) {
 }
 
 /// Finds what frees each block: the finish of an operator on its device, or an arrival elsewhere.
+template <int kDevices>
 void Memory::find_ends(const DeviceIndex* placement, const Run& run) {
-    with_device_set(problem_, [&](auto none) { find_ends_with(none, placement, run); });
-}
-
-template <class Devices>
-void Memory::find_ends_with(const Devices& none, const DeviceIndex* placement, const Run& run) {
     std::fill(released_.begin(), released_.end(), 0);
+    const View<kDevices> view(problem_);
+    const std::uint8_t* const kept = problem_.tensor_kept.data();
     const Ticks* const finish = run.finish.data();
-    std::int32_t last[max_devices];
+    const Ticks* const needed_until = needed_until_.data();
+    std::int64_t* const released = released_.data();
+    std::int32_t last[most_devices<kDevices>];
     for (std::int32_t v = 0; v < problem_.operators; ++v) {
         const int source = placement[v];
-        for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
-            const std::int64_t bytes = problem_.tensor_bytes[t];
-            Devices elsewhere = none;
+        for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t) {
+            const std::int64_t bytes = view.tensor_bytes[t];
+            Seen<kDevices> elsewhere;
             last[source] = v;
-            for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
-                const std::int32_t reader = problem_.consumer[i];
+            for (std::int32_t i = view.consumer_first[t]; i < view.consumer_first[t + 1]; ++i) {
+                const std::int32_t reader = view.consumer[i];
                 const int d = placement[reader];
                 const bool first = d != source && !elsewhere.has(d);
                 if (first || finish[reader] > finish[last[d]]) last[d] = reader;
                 elsewhere.add(d);
             }
             elsewhere.remove(source);
-            elsewhere.for_each([&](int d) { released_[last[d]] += bytes; });
-            if (problem_.tensor_kept[t]) continue;
-            if (needed_until_[t] > finish[last[source]])
-                held_.add(source, needed_until_[t], bytes);
+            elsewhere.for_each([&](int d) { released[last[d]] += bytes; });
+            if (kept[t]) continue;
+            if (needed_until[t] > finish[last[source]])
+                held_.add(source, needed_until[t], bytes);
             else
-                released_[last[source]] += bytes;
+                released[last[source]] += bytes;
         }
     }
 }
@@ -180,6 +182,9 @@ void Memory::sweep(int d, const Run& run, Ticks makespan, Visit visit) const {
     const Changes::Change* held = held_.on(d);
     const std::int32_t* next = sequence_.data() + sequence_first_[d];
     const std::int32_t* const end = sequence_.data() + sequence_first_[d + 1];
+    const std::int64_t* const workspaces = problem_.workspace_bytes.data();
+    const std::int64_t* const outputs = problem_.output_bytes.data();
+    const std::int64_t columns = problem_.columns, column = problem_.column[d];
     bool running = false;
     const auto next_change = [&] { return next == end ? never : running ? run.finish[*next] : run.start[*next]; };
     std::int64_t level = weights_[d];
@@ -189,12 +194,12 @@ void Memory::sweep(int d, const Run& run, Ticks makespan, Visit visit) const {
         if (now >= makespan) return;
         for (; operator_time == now; operator_time = next_change()) {
             const std::int32_t v = *next;
-            const std::int64_t workspace = problem_.workspace_bytes[problem_.cell(v, d)];
+            const std::int64_t workspace = workspaces[v * columns + column];
             if (running) {
                 level -= workspace + released_[v];
                 ++next;
             } else {
-                level += workspace + problem_.output_bytes[v];
+                level += workspace + outputs[v];
             }
             running = !running;
         }
@@ -212,31 +217,36 @@ const std::vector<Peak>& UntimedMemory::judge(const DeviceIndex* placement) {
     resident_weights(problem_, placement, weights_.data());
     level_ = weights_;
     std::fill(released_.begin(), released_.end(), 0);
-    with_device_set(problem_, [&](auto none) {
-        for (std::int32_t t = 0; t < problem_.tensors; ++t) note_lifetime(t, placement, none);
-    });
     for (int d = 0; d < problem_.devices; ++d) peaks_[d] = {.bytes = weights_[d]};
-    for (std::int32_t v = 0; v < problem_.operators; ++v) {
-        const int d = placement[v];
-        level_[d] += problem_.output_bytes[v];
-        const std::int64_t workspace = problem_.workspace_bytes[problem_.cell(v, d)];
-        peaks_[d].bytes = std::max(peaks_[d].bytes, level_[d] + workspace);
-        level_[d] -= released_[v];
-    }
+    with_device_count(problem_, [&](auto count) { add_up<count>(placement); });
     for (int d = 0; d < problem_.devices; ++d) peaks_[d].over = over(peaks_[d].bytes, problem_.memory_bytes[d]);
     return peaks_;
 }
 
+/// Runs the operators in index order and notes the highest level of each device.
+template <int kDevices>
+void UntimedMemory::add_up(const DeviceIndex* placement) {
+    const View<kDevices> view(problem_);
+    for (std::int32_t t = 0; t < problem_.tensors; ++t) note_lifetime(view, t, placement);
+    for (std::int32_t v = 0; v < problem_.operators; ++v) {
+        const int d = placement[v];
+        level_[d] += problem_.output_bytes[v];
+        peaks_[d].bytes = std::max(peaks_[d].bytes, level_[d] + view.workspaces[view.cell(v, d)]);
+        level_[d] -= released_[v];
+    }
+}
+
 /// Puts received copies of tensor t on their devices and notes after which operators it is freed.
-template <class Devices>
-void UntimedMemory::note_lifetime(std::int32_t t, const DeviceIndex* placement, Devices elsewhere) {
-    const std::int64_t bytes = problem_.tensor_bytes[t];
+template <int kDevices>
+void UntimedMemory::note_lifetime(const View<kDevices>& view, std::int32_t t, const DeviceIndex* placement) {
+    const std::int64_t bytes = view.tensor_bytes[t];
     const int source = placement[problem_.producer[t]];
-    std::int32_t last[max_devices];
+    Seen<kDevices> elsewhere;
+    std::int32_t last[most_devices<kDevices>];
     last[source] = problem_.producer[t];
-    for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
-        const int d = placement[problem_.consumer[i]];
-        last[d] = problem_.consumer[i];  // readers increase
+    for (std::int32_t i = view.consumer_first[t]; i < view.consumer_first[t + 1]; ++i) {
+        const int d = placement[view.consumer[i]];
+        last[d] = view.consumer[i];  // readers increase
         if (d != source) elsewhere.add(d);
     }
     elsewhere.for_each([&](int d) {

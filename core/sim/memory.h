@@ -69,13 +69,13 @@ public:
     std::vector<Curve> curves(const DeviceIndex* placement, const Run& run, Ticks makespan);
 
 private:
+    template <int kDevices>
     void bound(const DeviceIndex* placement);
     void prepare(const DeviceIndex* placement, const Run& run);
     void sort_operators(const DeviceIndex* placement, const Run& run);
     void note_transfers(const DeviceIndex* placement, const Run& run);
+    template <int kDevices>
     void find_ends(const DeviceIndex* placement, const Run& run);
-    template <class Devices>
-    void find_ends_with(const Devices& none, const DeviceIndex* placement, const Run& run);
     template <class Visit>
     void sweep(int d, const Run& run, Ticks makespan, Visit visit) const;
 
@@ -100,8 +100,10 @@ public:
     const std::vector<Peak>& judge(const DeviceIndex* placement);
 
 private:
-    template <class Devices>
-    void note_lifetime(std::int32_t t, const DeviceIndex* placement, Devices elsewhere);
+    template <int kDevices>
+    void add_up(const DeviceIndex* placement);
+    template <int kDevices>
+    void note_lifetime(const View<kDevices>& view, std::int32_t t, const DeviceIndex* placement);
 
     const Problem& problem_;
     std::vector<Peak> peaks_;             // [device]

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "base/device_set.h"
@@ -87,12 +88,22 @@ inline constexpr int most_devices = kDevices > 0               ? kDevices
 template <int kDevices>
 using Seen = DeviceSet<(most_devices<kDevices> + 63) / 64>;
 
-/// A value for each device, 0 at first.
+/// Calls use(count) with `few_devices` or `any_devices` as a constant: code for few devices stays as quick as if there
+/// were no others.
+template <class Use>
+void with_device_count(const Problem& problem, Use use) {
+    if (problem.devices <= mask_devices)
+        use(std::integral_constant<int, few_devices>());
+    else
+        use(std::integral_constant<int, any_devices>());
+}
+
+/// A time or bytes for each device, 0 at first.
 template <int kDevices>
 struct PerDevice {
     explicit PerDevice(const Problem& problem) { std::fill_n(values, problem.devices, 0); }
-    Ticks& operator[](int d) { return values[d]; }
-    Ticks values[most_devices<kDevices>];
+    std::int64_t& operator[](int d) { return values[d]; }
+    std::int64_t values[most_devices<kDevices>];
 };
 
 /// The arrays of a problem as raw pointers: a copy on the stack lets the compiler keep them in registers.
@@ -103,14 +114,16 @@ struct View {
         : tensor_first(problem.tensor_first.data()), consumer_first(problem.consumer_first.data()),
           consumer(problem.consumer.data()), tensor_bytes(problem.tensor_bytes.data()),
           tensor_ticks(problem.timed_by_tensor() ? problem.tensor_ticks.data() : nullptr), links(problem.links.data()),
-          durations(problem.duration.data()), column(problem.column.data()), given_devices(problem.devices),
-          columns(problem.columns) {}
+          durations(problem.duration.data()), workspaces(problem.workspace_bytes.data()), column(problem.column.data()),
+          given_devices(problem.devices), columns(problem.columns) {}
 
     std::int64_t devices() const { return kDevices > 0 ? kDevices : given_devices; }
-    Ticks duration(std::int32_t v, int d) const {
-        if constexpr (kDevices == any_devices) return durations[v * columns + column[d]];
-        return durations[v * devices() + d];
+    /// Problem::cell; few devices have each a column of their own.
+    std::int64_t cell(std::int32_t v, int d) const {
+        if constexpr (kDevices == any_devices) return v * columns + column[d];
+        return v * devices() + d;
     }
+    Ticks duration(std::int32_t v, int d) const { return durations[cell(v, d)]; }
     const Link& link(int s, int d) const { return links[s * devices() + d]; }
     Ticks wire(std::int32_t t, const Link& way) const {
         return tensor_ticks ? way.hops * tensor_ticks[t]
@@ -129,6 +142,7 @@ struct View {
     const Ticks* tensor_ticks;
     const Link* links;
     const Ticks* durations;
+    const std::int64_t* workspaces;
     const DeviceIndex* column;
     std::int64_t given_devices;
     std::int64_t columns;

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import dask_cluster, needs, started, victim
+from fleets import KINDS, dask_cluster, needs, started, victim
 
 from stead.bench import jobs_of, run_jobs, suite_named
 from stead.bench.runner import Journal
+from stead.cli.leased import PLACEHOLDER, run_leased, show_leased
 from stead.cli.main import exit_code
 from stead.engine import Engine, opened_engine
 from stead.placing.loading import load
@@ -33,7 +34,7 @@ def cells(engine: Engine | None, journal: Journal) -> list[dict[str, Any]]:
     return [{key: value for key, value in one.items() if key not in CLOCKS} for one in records]
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_benchmark_says_the_same_when_a_worker_is_killed(kind: str) -> None:
     alone = cells(None, Journal(None, resume=False))
     assert [one["status"] for one in alone] == ["ok"] * len(alone)
@@ -41,7 +42,7 @@ def test_a_benchmark_says_the_same_when_a_worker_is_killed(kind: str) -> None:
         assert cells(engine, Journal(None, resume=False)) == alone
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_is_the_same_when_a_worker_is_killed(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from stead.learn.colocrl.method import ColocRL
@@ -83,20 +84,38 @@ def test_a_killed_benchmark_goes_on_from_its_file(tmp_path: Path) -> None:
     assert len(keys) == len(set(keys)) > len(first)
 
 
+def test_a_killed_training_goes_on_from_its_checkpoint_to_the_same_policy(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    asked = ["train", "colocrl", "--set", "hidden=16", "--set", "graphs_per_step=2", "--every", "1", "--updates", "12"]
+    asked += [part for count in (40, 50) for part in ("--graphs", f"zoo:lstm-grid?operators={count}")]
+    asked += ["--devices", "3090,3060", "--engine", "local:2"]
+    output, kept = tmp_path / "p.safetensors", tmp_path / "p.checkpoint.safetensors"
+    _killed([*asked, "-o", str(output)], kept.exists)
+    assert not output.exists()
+    assert exit_code([*asked, "-o", str(output), "--resume"]) == 0
+    assert exit_code([*asked, "-o", str(tmp_path / "whole.safetensors")]) == 0
+    assert output.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_tune_leases_a_machine_and_survives_the_death_of_its_worker(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    needs("dask")
+    needs(kind)
     runtime = pytest.importorskip("openvino")
     sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
     from small_files import residual_ir
 
     runtime.save_model(residual_ir(), tmp_path / "net.xml")
     output = tmp_path / "plan.json"
-    asked = ["tune", str(tmp_path / "net.xml"), "-o", str(output), "--json"]
-    asked += ["--measurements", "3", "--evaluations", "50"]
-    with dask_cluster(1) as address, opened_engine(address) as engine, victim(engine):
-        assert exit_code([*asked, "--engine", address]) == 0
+    few = ["--measurements", "3", "--evaluations", "50", "--json"]
+    if kind == "dask":
+        with dask_cluster(1) as address, opened_engine(address) as engine, victim(engine):
+            assert exit_code(["tune", str(tmp_path / "net.xml"), "-o", str(output), *few, "--engine", address]) == 0
+    else:  # workers of this machine belong to the command that starts them: what it calls is called here
+        with started(kind, 1) as engine, victim(engine):
+            asked = ["tune", str(tmp_path / "net.xml"), "-o", f"{PLACEHOLDER}/{output.name}", *few]
+            assert show_leased(run_leased(engine, asked, {}), output) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == "latency"
     assert output.exists()
 

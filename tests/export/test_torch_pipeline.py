@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from stead.cluster import Host
+from stead.costs import Costs
 from stead.errors import BadInput
 from stead.export.base import Exporter
 from stead.export.placing import for_target
@@ -169,6 +172,17 @@ def test_the_table_says_what_every_stage_takes_gives_and_holds(programs: Path) -
     weights = [f"{part}.{kind}" for part in parts for kind in ("weight", "bias")]
     assert sorted(first["params"] + second["params"]) == sorted(weights)
     assert "run.py" in bundle.load
+
+
+def test_the_table_of_a_plan_over_hosts_says_which_host_every_rank_is_on(programs: Path) -> None:
+    file = programs / "cnn.pt2"
+    given = problem_of(file, 2)
+    hosts = tuple(Host(f"host-{name}", (name,)) for name in given.cluster.names)
+    cluster = replace(given.cluster, hosts=hosts)
+    problem = Problem(given.graph, cluster, Costs(given.graph, cluster, given.costs.seconds))
+    exporter = TorchPipeline(model=str(file))
+    table = json.loads(str(exporter.export(for_target(even(problem, 2), exporter).plan).files["stages.json"]))
+    assert [(one["rank"], one["host"]) for one in table["stages"]] == [(n, host.name) for n, host in enumerate(hosts)]
 
 
 @needs_transformers

@@ -1,4 +1,4 @@
-"""Hosts on the command line: what is refused at once, and a plan that torchrun starts on two."""
+"""Hosts on the command line: what is refused at once, plans that run on two, and what is measured of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from stead import Placement, Problem, Roofline, Solution, simulate
 from stead.cli.main import exit_code
-from stead.cluster import cluster_from_toml
+from stead.cluster import cluster_from, cluster_from_toml
 from stead.errors import BadInput
 from stead.plan import Plan
 from stead.readers import read
@@ -65,17 +65,47 @@ def test_torchrun_starts_one_process_on_each_host() -> None:
         Rank.of({**given, "LOCAL_WORLD_SIZE": "2"})
 
 
-@pytest.mark.slow
-def test_a_plan_runs_on_hosts_of_torchrun(tmp_path: Path) -> None:
+def plan_over_two_hosts(folder: Path) -> Path:
+    """A plan with half of a small model on each host."""
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
-    torch.export.save(torch.export.export(module, (torch.randn(32, 64),)), tmp_path / "model.pt2")
-    graph, cluster = read(tmp_path / "model.pt2").graph, cluster_from_toml(TWO_HOSTS)
+    torch.export.save(torch.export.export(module, (torch.randn(32, 64),)), folder / "model.pt2")
+    graph, cluster = read(folder / "model.pt2").graph, cluster_from_toml(TWO_HOSTS)
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
     placement = Placement(problem, [int(2 * v >= len(graph)) for v in range(len(graph))])
-    source = {"source": {"model": str(tmp_path / "model.pt2"), "options": {}}}
+    source = {"source": {"model": str(folder / "model.pt2"), "options": {}}}
     solution = Solution(placement, simulate(problem, placement).objective_seconds)
-    Plan(problem, solution, provenance=source).save(tmp_path / "plan.json")
+    Plan(problem, solution, provenance=source).save(folder / "plan.json")
+    return folder / "plan.json"
+
+
+def test_a_plan_runs_on_hosts_whose_agents_are_launched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = plan_over_two_hosts(tmp_path)
+    asked = ["run", str(plan), "--hosts", "a,b", "--launch", "{command}", "--runs", "2", "--oversubscribe"]
+    assert exit_code(asked) == 0
+    said = capsys.readouterr().out
+    assert "the same as on one worker, bit for bit" in said
+    assert "y is b/core" in said
+
+
+@pytest.mark.slow
+def test_hosts_are_measured_into_a_device_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "hosts.toml"
+    asked = ["devices", "--measure", "--hosts", "a=127.0.0.1,b=127.0.0.1", "--launch", "{command}", "-o", str(file)]
+    assert exit_code(asked) == 0
+    assert str(file) in capsys.readouterr().out
+    cluster = cluster_from(str(file))[0]
+    assert [host.name for host in cluster.hosts] == ["a", "b"]
+    assert all(device.flops_per_second["fp32"] > 0 for device in cluster)
+    ends = {(link.source.split("/")[0], link.target.split("/")[0]) for link in cluster.links}
+    assert {("a", "b"), ("b", "a")} <= ends
+    assert all(link.bytes_per_second > 0 and link.latency_seconds >= 0 for link in cluster.links)
+
+
+@pytest.mark.slow
+def test_a_plan_runs_on_hosts_of_torchrun(tmp_path: Path) -> None:
+    plan = plan_over_two_hosts(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     started = []
@@ -85,7 +115,7 @@ def test_a_plan_runs_on_hosts_of_torchrun(tmp_path: Path) -> None:
             started.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "torch.distributed.run", *words.split(), "-m", "stead", "run",
-                     str(tmp_path / "plan.json"), "--hosts", "torchrun", "--runs", "2", "--oversubscribe"],
+                     str(plan), "--hosts", "torchrun", "--runs", "2", "--oversubscribe"],
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 )
             )  # fmt: skip

@@ -16,9 +16,10 @@ from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
 from stead.problem import Latency, Objective, Priority, Problem, ProgramOrder, Throughput
-from stead.problem.objectives import Pieces
+from stead.problem.objectives import Load, Pieces
 from stead.sim import lower_bounds, simulate_many
 from stead.testing import chain3, diamond, two_towers
+from stead.testing.tiny import tiny_cluster
 
 OBJECTIVES: tuple[Objective, ...] = (
     Latency(),
@@ -65,6 +66,49 @@ def test_operators_that_share_a_device_share_its_time() -> None:
     cluster = Cluster((Device("x"), Device("y")))
     problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((2, 2))), objective=Throughput())
     assert values(problem)["largest unit"] == 2.0
+
+
+def hub(reader_seconds: float, *, one_tensor: bool = False, load: Load = "sum") -> Problem:
+    """a(1) is read by b, c and d, which take as long as is said, as a full pipeline; a crossing takes 2.5 s."""
+    build = GraphBuilder()
+    a = build.operator("a")
+    tensors = [build.tensor(a, size_bytes=4) for _ in range(1 if one_tensor else 3)]
+    for name, t in zip("bcd", 3 * tensors if one_tensor else tensors, strict=True):
+        build.operator(name, reads=[t])
+    graph, cluster = build.build(), tiny_cluster(3)
+    seconds = np.repeat([[1.0]] + 3 * [[reader_seconds]], 3, axis=1)
+    return Problem(graph, cluster, Costs(graph, cluster, seconds), objective=Throughput(load))
+
+
+def test_a_device_runs_the_neighbours_of_what_it_runs_or_sends_to_them() -> None:
+    assert values(hub(2.0))["neighbours"] == 7.0  # all readers at 2 s are with a
+    assert values(hub(3.0))["neighbours"] == 8.5  # each is sent in 2.5 s
+    assert values(hub(3.0, one_tensor=True))["neighbours"] == 4.0  # a sends once, 3.5; a reader has a with it, 4
+
+
+def test_neighbours_count_a_half_or_a_third_where_loads_overlap() -> None:
+    assert values(hub(3.0, load="overlap"))["neighbours"] == 4.25
+    assert values(hub(3.0, load="duplex"))["neighbours"] == pytest.approx(8.5 / 3, abs=1e-12)
+    assert values(hub(3.0, load="fwbw"))["neighbours"] == 8.5
+    assert "neighbours" not in values(two_towers(Throughput(microbatches=2)))
+
+
+def test_work_on_several_devices_takes_a_crossing_beside_it() -> None:
+    assert values(hub(9.0))["area and a crossing"] == pytest.approx(28 / 3 + 2.5, abs=1e-11)  # 28 s of work
+    assert values(hub(0.5))["area and a crossing"] == 2.5  # all of it on one device; a third and 2.5 s are more
+    assert "area and a crossing" not in values(hub(9.0, load="overlap"))
+    assert "area and a crossing" not in values(several_alike([[1.0, 1.0]] * 3))  # nothing joins them
+
+
+def test_what_may_not_run_beside_its_neighbour_is_sent() -> None:
+    problem = hub(1.0)
+    seconds = problem.costs.seconds.copy()
+    seconds[0, 1:] = np.inf  # a on d0 alone, where b may not run: 1 + 2.5 + 1 + 1
+    seconds[1, 0] = np.inf
+    apart = Problem(
+        problem.graph, problem.cluster, Costs(problem.graph, problem.cluster, seconds), objective=Throughput()
+    )
+    assert values(apart)["neighbours"] == 5.5
 
 
 def several_alike(seconds: list[list[float]], *, memory_bytes: int = 100) -> Problem:

@@ -12,6 +12,7 @@ from stead.cluster import Cluster, Device, Level, cluster_from
 from stead.costs import Costs, Roofline
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder
+from stead.placing.loading import load
 from stead.plan import Plan
 from stead.problem import Constraints, Latency, Objective, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
@@ -23,9 +24,10 @@ from stead.solvers.large.parts import (
     nodes_of,
     part_problem,
     representatives,
-    window_problem,
 )
 from stead.solvers.large.spread import spreads
+from stead.solvers.large.traffic import Traffic
+from stead.solvers.large.windows import window_around, window_problem
 from stead.solvers.registry import REGISTRY
 from stead.testing import two_towers
 
@@ -135,14 +137,90 @@ def test_pieces_are_as_long_as_devices_are_quick() -> None:
 def test_in_a_window_only_what_it_holds_counts() -> None:
     problem = mixed(objective=Throughput())
     row = np.array([0, 5, 6, 7, 64], dtype=np.uint8)
-    small, chosen, now = window_problem(problem, row, [5, 6], 4)
-    assert chosen[:2] == [5, 6]
+    window = window_problem(problem, row, [5, 6], 4)
+    small, now = window.problem, window.now
+    assert window.devices[:2] == (5, 6)
     assert len(small.cluster) <= 4
     trace = simulate(small, Placement(small, now))
     assert trace.compute_seconds[:2].tolist() == [1.0, 1.0]
     assert trace.compute_seconds[2:].sum() == 0.0
-    assert small.allowed[1, :2].all()
-    assert not small.allowed[0, :2].any()
+    assert window.operators.tolist() == [1, 2]
+    assert small.allowed[window.first : window.first + 2, :2].all()
+    assert not small.allowed[: window.first, :2].any()
+    now = now.copy()
+    now[window.first] = 1
+    assert window.placed(row, now).tolist() == [0, 6, 6, 7, 64]
+
+
+def test_a_window_has_the_node_of_the_busiest_device_and_whom_it_talks_to() -> None:
+    problem = mixed(objective=Throughput())
+    traffic = Traffic(problem, np.array([0, 20, 5, 7, 33], dtype=np.uint8))  # l1, r1, l2, r2, head
+    # l1 is sent from 0 to 5 and l2 from 5 to 33; 5 to 9 are a node, 4 and 10 hold nothing and are next to it
+    assert window_around(traffic, 5, [5, 6, 7, 8, 9], 9) == [0, 3, 4, 5, 6, 7, 8, 9, 33]
+    assert traffic.exchanged_seconds(5)[[0, 33]].tolist() == pytest.approx([1e-5 + 4e-8] * 2)
+
+
+def test_a_window_counts_what_its_devices_exchange_with_the_others() -> None:
+    problem = asked(chain(40), objective=Throughput())
+    row = (np.arange(40) // 2 * 7 % 90).astype(np.uint16)
+    window = window_problem(problem, row, sorted({int(d) for d in row[10:20]}), 16)
+    small, whole = (simulate(one, Placement(one, on)) for one, on in ((window.problem, window.now), (problem, row)))
+    count = len(set(row[10:20].tolist()))
+    for mine, all_of_it in ((small.compute_seconds, whole.compute_seconds), (small.busy_seconds, whole.busy_seconds)):
+        assert mine[:count].tolist() == all_of_it[list(window.devices[:count])].tolist()
+
+
+def test_units_stay_together_in_a_window() -> None:
+    problem = asked(chain(12), objective=Throughput(), constraints=Constraints(colocate=(("v2", "v5"),)))
+    row = np.array([0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 70, 70], dtype=np.uint16)
+    window = window_problem(problem, row, [1, 2], 4)
+    units = window.problem.units[window.first : window.first + len(window.operators)]
+    assert window.operators.tolist() == [2, 3, 4, 5, 6, 7]
+    assert units[0] == units[3]
+    assert len(set(units.tolist())) == 5
+
+
+def test_a_pipeline_is_divided_by_what_its_devices_exchange() -> None:
+    """One operator feeds forty, which takes less time in its node: 41 devices are worse than one node."""
+    build = GraphBuilder("hub")
+    hub = build.operator("hub", flops=1e9, dtype="fp16")
+    for v in range(40):
+        build.operator(f"v{v}", reads=[build.tensor(hub, size_bytes=10**6)], flops=1e9, dtype="fp16")
+    problem = asked(build.build(), "128x A100-80GB in nodes of 8 @ 25GB/s", objective=Throughput())
+    rows = list(spreads(problem, list(range(128))))
+    values = [simulate(problem, Placement(problem, row)).objective_seconds for row in rows]
+    settled = next(n for n, row in enumerate(rows) if n and values[n] == min(values))
+    assert values[settled] < 0.7 * values[0]
+    assert set(rows[settled].tolist()) <= set(range(8))
+
+
+def test_a_weight_that_all_share_does_not_keep_a_pipeline_apart() -> None:
+    build, reads = GraphBuilder("tied"), []
+    operators = []
+    for v in range(64):
+        operators.append(build.operator(f"v{v}", reads=reads, flops=1e12, dtype="fp16"))
+        reads = [build.tensor(operators[v], size_bytes=1000, kept=v == 63)]
+    build.weight("w", size_bytes=30 * 2**30, users=operators)  # for each of them: 1.9 TB
+    problem = asked(build.build(), "128x A100-80GB in nodes of 8 @ 25GB/s", objective=Throughput())
+    row = next(iter(spreads(problem, list(range(16)))))
+    assert np.bincount(row).tolist() == [4] * 16
+    assert simulate(problem, Placement(problem, row)).feasible
+
+
+def test_a_part_that_is_too_small_for_all_work_is_not_planned() -> None:
+    problem = asked(chain(300), "128x A100-80GB in nodes of 8 @ 25GB/s", objective=Throughput("overlap"))
+    found = Hierarchical(most=16).solve(problem, Budget(evaluations=200))
+    assert [note.split(":")[0] for note in found.notes if "too few" in note] == ["8 devices", "16 devices"]
+    assert found.gap < 0.3  # 300 equal operators: three on some devices, two on the others
+
+
+def test_a_pipeline_with_a_hub_is_proved_to_a_third() -> None:
+    """An unrolled LSTM looks all its steps up in one operator, which has to send them: no bound on work sees that."""
+    cluster = "128x A100-80GB in nodes of 8 @ 25GB/s"
+    problem = load("zoo:lstm-grid?operators=600", cluster).problem(Throughput())
+    found = Hierarchical(most=8).solve(problem, Budget(evaluations=120))
+    assert found.bound_name == "neighbours"
+    assert found.gap < 1 / 3
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:

@@ -27,6 +27,7 @@ from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 from stead.sim.call_chain_bound import call_chain_ticks, call_runs_ticks
 from stead.sim.class_bounds import class_sizes, device_classes, memory_of_classes, quotient
 from stead.sim.counting_bound import counting_bound
+from stead.sim.exchange_bounds import crossing_ticks, neighbour_bound
 
 LOOKS = 4_000_000  # operators to look at before or behind others, in all; more would take more than a second
 LOOKS_PER_SECOND = 8_000_000
@@ -35,6 +36,7 @@ FARTHEST, NEAREST = 512, 16  # operators to look at from one
 FLOW_SECONDS = 2e-5  # per operator, for a minimum cut, which nothing stops on the way
 RUNS_SECONDS = 2.5e-3  # per operator, for minimum cuts of all runs of many operators of a path; of few a quarter
 MANY_IN_RUNS, FEW_IN_RUNS = 96, 48
+MEETINGS = 4_000_000  # units times devices of which neighbours are looked at: more would take more than a second
 RUNS_OPERATORS = 1000  # beyond which it would take too long
 
 
@@ -88,14 +90,20 @@ def _found(problem: Problem, looks: int, end: float, *, thorough: bool) -> tuple
     table = _Table.of(problem)
     table.check_memory(problem)
     found = [_path(problem)]
-    for slow in (_runs, _path_in_memory, _work):
+    for slow in (_runs, _path_in_memory):
         if clock.now() < end:
             found.append(slow(problem, table, end))
+    small = len(table.unit_ticks) * len(problem.cluster) <= MEETINGS
+    classes = device_classes(problem) if small and isinstance(problem.objective, Throughput) else None
+    if clock.now() < end:
+        found += _work(problem, table, end, None if classes is None else _Crossing.of(problem, table, classes))
     found += [_largest(problem, table), _largest_together(problem, table)]
     if _left(end) > _least_window_seconds(problem):
         found += _windows(problem, table, looks, end)
     if _left(end) > FLOW_SECONDS * len(problem.graph):
         found.append(_call_chain(problem))
+    if classes is not None:
+        found.append(_neighbours(problem, table, classes, end))
     if thorough or 4 * looks >= RUNS_SECONDS * len(problem.graph) * LOOKS_PER_SECOND:
         found.append(_call_runs(problem, table, MANY_IN_RUNS if thorough else FEW_IN_RUNS, end))
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
@@ -111,13 +119,13 @@ def bounds_by_classes(problem: Problem, end: float = math.inf) -> tuple[Bound, .
     sizes = class_sizes(classes)
     spread = replace(table, unit_ticks=np.where(table.unit_ticks < 0, -1, table.unit_ticks // sizes))
     objective = problem.objective
-    found = [_largest(problem, table)]
+    found = [_largest(problem, table), _neighbours(problem, table, classes, end)]
     timed_by_hops = problem.costs.tensor_seconds is not None and problem.cluster.routing == "host"
     if len(small.cluster) <= SOLVER_DEVICES and not timed_by_hops:  # hops of a way may be none, those of a link are one
         found.append(_path(small))
     if not (isinstance(objective, Latency) and objective.execution == "offload" and objective.pieces == "published"):
         in_turn = isinstance(objective, Latency) and objective.execution == "sequential"
-        found.append(_work(small, table if in_turn else spread, end))
+        found += _work(small, table if in_turn else spread, end, _Crossing.of(problem, table, classes))
     return tuple(sorted((bound for bound in found if bound), key=lambda bound: -bound.seconds))
 
 
@@ -337,19 +345,38 @@ def _path_in_memory(problem: Problem, table: _Table, end: float) -> Bound | None
     return Bound("path in memory", table.seconds(total), assumes)
 
 
-def _work(problem: Problem, table: _Table, end: float) -> Bound | None:
-    """All work, spread over the devices as well as memory lets it be."""
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """What a full pipeline of several devices pays beside its work."""
+
+    ticks: int  # that each of them sends or receives at least
+    alone_ticks: int  # of everything on one device
+
+    @staticmethod
+    def of(problem: Problem, table: _Table, classes: NDArray[np.int64]) -> _Crossing:
+        """That of a problem; nothing where devices may do without."""
+        columns = _by_class(table, classes)
+        alone = columns.sum(axis=0)[(columns >= 0).all(axis=0)]
+        return _Crossing(crossing_ticks(problem, classes), int(alone.min(initial=np.iinfo(np.int64).max)))
+
+
+def _by_class(table: _Table, classes: NDArray[np.int64]) -> NDArray[np.int64]:  # [unit, class]
+    """Ticks of units by class, from a table by class or by device."""
+    if table.unit_ticks.shape[1] < len(classes):
+        return table.unit_ticks
+    return table.unit_ticks[:, np.unique(classes, return_index=True)[1]]
+
+
+def _work(problem: Problem, table: _Table, end: float, crossing: _Crossing | None) -> list[Bound]:
+    """All work, spread over the devices as well as memory lets it be, and what devices exchange beside it."""
     objective = problem.objective
     if isinstance(objective, Latency) and objective.execution == "sequential":
-        return Bound(
-            "total work",
-            table.seconds(int(_least(table).sum())),
-            "one operator at a time, each on its best device",
-        )
+        ticks = int(_least(table).sum())
+        return [Bound("total work", table.seconds(ticks), "one operator at a time, each on its best device")]
     busy = np.ones(len(problem.cluster), dtype=np.uint8)
     if isinstance(objective, Latency) and objective.execution == "offload":
         if objective.pieces == "published":
-            return None  # pieces of one device run side by side
+            return []  # pieces of one device run side by side
         busy = np.array(
             [not device.is_host for device in problem.cluster], dtype=np.uint8
         )  # hosts: unlimited cores
@@ -360,11 +387,12 @@ def _work(problem: Problem, table: _Table, end: float) -> Bound | None:
         busy=busy,
         seconds=_left(end),
     )
-    return Bound(
-        "area",
-        table.seconds(ticks),
-        "a device does one thing at a time; work may be cut into pieces, weights must fit",
-    )
+    assumes = "a device does one thing at a time; work may be cut into pieces, weights must fit"
+    found = [Bound("area", table.seconds(ticks), assumes)]
+    if crossing is not None and crossing.ticks:
+        with_it = table.seconds(min(crossing.alone_ticks, ticks + crossing.ticks))
+        found.append(Bound("area and a crossing", with_it, f"{assumes}; who does not have all exchanges one tensor"))
+    return found
 
 
 def _largest_together(problem: Problem, table: _Table) -> Bound | None:
@@ -376,6 +404,18 @@ def _largest_together(problem: Problem, table: _Table) -> Bound | None:
         "largest units together",
         table.seconds(counting_bound(table.unit_ticks, table.unit_bytes, table.capacity_bytes)),
         "some device has no less than its share of the largest units, one after another; weights must fit",
+    )
+
+
+def _neighbours(problem: Problem, table: _Table, classes: NDArray[np.int64], end: float) -> Bound | None:
+    """The unit whose neighbours cost its device most, whether they are there or elsewhere; for full pipelines."""
+    ticks = neighbour_bound(problem, _by_class(table, classes), classes, end)
+    if ticks is None:
+        return None
+    return Bound(
+        "neighbours",
+        table.seconds(ticks),
+        "a device runs the neighbours of what it runs, or sends and receives what they share",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,11 +48,16 @@ def host_ticks(problem: Problem, way: int, device: int) -> NDArray[np.int64]:  #
 
 
 def wire_ticks(
-    problem: Problem, tensor: NDArray[np.int32], source: NDArray[np.int32], target: NDArray[np.int32]
+    problem: Problem,
+    tensor: NDArray[np.signedinteger[Any]],
+    source: NDArray[np.signedinteger[Any]],
+    target: NDArray[np.signedinteger[Any]],
 ) -> NDArray[np.int64]:
     """How long transfers occupy their way, latency not included."""
+    ticks: NDArray[np.int64]
     if problem.costs.tensor_seconds is not None:
-        hop = to_ticks(problem.costs.tensor_seconds[tensor])
-        return hop * problem.routes.hops[source, target]
-    ps_per_byte = TICKS_PER_SECOND / problem.routes.bytes_per_second[source, target]
-    return np.rint(problem.graph.tensor_bytes[tensor] * ps_per_byte).astype(np.int64)
+        ticks = to_ticks(problem.costs.tensor_seconds[tensor]) * problem.routes.hops[source, target]
+    else:
+        ps_per_byte = TICKS_PER_SECOND / problem.routes.bytes_per_second[source, target]
+        ticks = np.rint(problem.graph.tensor_bytes[tensor] * ps_per_byte).astype(np.int64)
+    return ticks

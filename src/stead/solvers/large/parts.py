@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stead.cluster import UNLIMITED_BYTES
 from stead.cluster.classes import DeviceIndices, device_type
 from stead.costs import Costs
 from stead.problem import Constraints, Order, Problem, ProgramOrder
@@ -81,67 +79,3 @@ def lifted_order(problem: Problem, devices: Sequence[int], order: Order | None) 
     if sent.max(initial=0) > np.iinfo(np.int32).max:
         return None  # too many transfers to number: the policy of the objective serves them
     return replace(order, order=np.where(items < count, items, sent).astype(np.int32))
-
-
-def window_around(row: DeviceIndices, busiest: int, devices: int, width: int) -> list[int]:
-    """So many devices around the busiest: those that hold something beside it, and as many that hold nothing.
-
-    >>> window_around(np.array([0, 0, 4, 5], dtype=np.uint8), 4, 8, 4)
-    [0, 2, 3, 4]
-    """
-    used = np.unique(row).tolist()
-    idle = sorted(set(range(devices)) - set(used))
-    half = width - min(len(idle), width // 2)
-    at = used.index(busiest)
-    begin = max(0, min(at - half // 2, len(used) - half))
-    chosen = used[begin : begin + half]
-    return sorted(chosen + sorted(idle, key=lambda d: (abs(d - busiest), d))[: width - len(chosen)])
-
-
-def window_problem(
-    problem: Problem, row: DeviceIndices, window: Sequence[int], most: int
-) -> tuple[Problem, list[int], DeviceIndices]:
-    """The problem of dividing anew what the devices of a window hold, its devices, and what they hold now.
-
-    All else stays where it is: on those of the other devices that most is exchanged with, and on the first of these
-    what has nothing to do with the window. There operators take no time and memory has no end, so that only what
-    happens in the window counts.
-    """
-    graph = problem.graph
-    inside = np.isin(row, window)
-    others = _partners(problem, row, inside)[: most - len(window)]
-    outside = others or [d for d in range(len(problem.cluster)) if d not in set(window)][:1]
-    chosen = [*window, *outside]
-    place = np.full(len(problem.cluster), len(window), dtype=np.int64)  # the first of those outside
-    place[chosen] = np.arange(len(chosen))
-    now = place[row]
-    columns = problem.columns[list(window)]
-    seconds = np.full((len(graph), len(chosen)), np.inf)
-    given = np.where(problem.column_allowed[inside], problem.column_seconds[inside], np.inf)
-    seconds[inside, : len(window)] = given[:, columns]
-    seconds[np.flatnonzero(~inside), now[~inside]] = 0.0
-    cluster = problem.cluster.part(chosen)
-    free = {cluster.names[i] for i in range(len(window), len(chosen))}
-    cluster = replace(
-        cluster,
-        devices=tuple(
-            replace(device, memory_bytes=UNLIMITED_BYTES, reserve_bytes=0) if device.name in free else device
-            for device in cluster.devices
-        ),
-    )
-    costs = Costs(graph, cluster, seconds, tensor_seconds=problem.costs.tensor_seconds)
-    together = Constraints(colocate=problem.constraints.colocate)
-    small = Problem(graph, cluster, costs, objective=problem.objective, constraints=together)
-    return small, chosen, now.astype(np.uint8)
-
-
-def _partners(problem: Problem, row: DeviceIndices, inside: NDArray[np.bool_]) -> list[int]:
-    """Devices outside that exchange tensors with operators inside, those with most bytes first."""
-    graph = problem.graph
-    tensor = graph.tensor_of_read
-    producer, reader = graph.tensor_producer[tensor], graph.readers
-    crosses = inside[producer] != inside[reader]
-    other = np.where(inside[producer], row[reader], row[producer])[crosses]
-    moved = np.bincount(other, weights=graph.tensor_bytes[tensor][crosses] + 1.0, minlength=len(problem.cluster))
-    order = np.argsort(-moved, kind="stable")
-    return [int(d) for d in order if moved[d] > 0]
