@@ -56,7 +56,7 @@ def test_phases_add_up_to_the_search() -> None:
 
 
 def test_a_phase_that_the_budget_leaves_nothing_for_says_so() -> None:
-    phases = {one.name: one for one in Auto().solve(chain3(Throughput()), Budget(evaluations=1)).phases}
+    phases = {one.name: one for one in Auto().solve(two_towers(Throughput()), Budget(evaluations=1)).phases}
     assert phases["rules"].runs == 1
     assert phases["annealing"].why_not == "no evaluations were left"
     assert phases["search"].why_not == "only for the latency of dataflow execution"

@@ -53,12 +53,12 @@ _LINK = {
     "latency": _Property("latency_seconds", parse_seconds, format_seconds),
 }
 
-# A bare number would count bytes or seconds, which nobody means who types one.
-_UNITS: Mapping[Parse, str] = {
-    parse_rate: "GB/s or Gbit/s",
-    parse_bytes: "GiB or MiB",
-    parse_seconds: "us or ms",
-    parse_flops: "T or G",
+# A small bare number would count bytes, and a large one seconds, which nobody means who types it.
+_SENSIBLE: Mapping[Parse, tuple[Callable[[float], bool], str]] = {
+    parse_rate: (lambda rate: rate >= 1e6, "GB/s or Gbit/s"),
+    parse_bytes: (lambda size: size >= 2**20, "GiB or MiB"),
+    parse_seconds: (lambda seconds: seconds <= 0.1, "us or ms"),
+    parse_flops: (lambda rate: rate >= 1e9, "T or G"),
 }
 
 
@@ -179,10 +179,11 @@ def change_of(subject: str, what: str, value: str, cluster: Cluster) -> Change:
         return Change(subject, what, factor, times=True)
     table = _LINK if linked else _DEVICE
     parse = table[what if what in table else "flops"].parse
-    if _BARE.fullmatch(value.strip()):
-        units = _UNITS[parse]
+    amount = parse(value, f"{subject}.{what}")
+    is_sensible, units = _SENSIBLE[parse]
+    if _BARE.fullmatch(value.strip()) and not is_sensible(amount):
         raise BadInput(f"{subject}.{what}: {show(value)} has no unit; write {units}, or {value.strip()}x for a factor")
-    return Change(subject, what, parse(value, f"{subject}.{what}"))
+    return Change(subject, what, amount)
 
 
 def _kind_change(subject: str, value: str, ends: set[tuple[str, str]] | None, cluster: Cluster) -> Change:
