@@ -19,7 +19,7 @@ from stead.solvers.auto_steps import Tuning
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.rules.simple import Even
 from stead.solvers.search.search import ScheduleSearch
-from stead.testing import chain3, tiny_problem, two_towers
+from stead.testing import tiny_problem, two_towers
 from stead.workloads import synthetic
 
 PHASES = [
