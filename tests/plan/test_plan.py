@@ -452,7 +452,7 @@ def test_a_plan_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
 
 def test_every_field_of_a_solution_is_kept() -> None:
     apart = {"placement", "objective_seconds", "bound_seconds", "trail", "elapsed_seconds"}
-    of_the_search = {"phases", "learning"}  # tell how it went, and not what it found; curves are kept with how it was made
+    of_the_search = {"phases", "learning"}  # tell how it went, and not what it found
     assert set(Solution.__dataclass_fields__) == apart | of_the_search | set(fields.SOLUTION)
 
 
