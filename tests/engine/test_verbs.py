@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import dask_cluster, needs, started, victim
+from fleets import KINDS, dask_cluster, needs, started, victim
 
 from stead.bench import jobs_of, run_jobs, suite_named
 from stead.bench.runner import Journal
@@ -34,7 +34,7 @@ def cells(engine: Engine | None, journal: Journal) -> list[dict[str, Any]]:
     return [{key: value for key, value in one.items() if key not in CLOCKS} for one in records]
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_benchmark_says_the_same_when_a_worker_is_killed(kind: str) -> None:
     alone = cells(None, Journal(None, resume=False))
     assert [one["status"] for one in alone] == ["ok"] * len(alone)
@@ -42,7 +42,7 @@ def test_a_benchmark_says_the_same_when_a_worker_is_killed(kind: str) -> None:
         assert cells(engine, Journal(None, resume=False)) == alone
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_is_the_same_when_a_worker_is_killed(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from stead.learn.colocrl.method import ColocRL
@@ -97,7 +97,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint_to_the_same_policy(tmp_pa
     assert output.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_tune_leases_a_machine_and_survives_the_death_of_its_worker(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,12 +68,22 @@ class RayFleet:
         for again in (self._address is None, False):  # a start may fail where another Ray is just ending
             try:
                 self._ray.init(**how)
+                self._silence()
                 return
             except Exception as error:  # of many kinds
                 self._ray.shutdown()
                 if not again:
                     said = str(error).strip().split("\n")[0] or type(error).__name__
                     raise EngineFailed(f"{self.name}: Ray cannot be reached or started: {said}") from None
+
+    @staticmethod
+    def _silence() -> None:
+        """Let Ray not print to standard output, among the JSON of commands, that a worker died: replies say it.
+
+        `log_to_driver=False` does not cover that. Ray has this flag for its debugger, and no public one.
+        """
+        worker: Any = import_module("ray._private.worker")
+        worker._worker_logs_enabled = False
 
     @property
     def name(self) -> str:
