@@ -26,7 +26,9 @@ from stead.costs import Costs
 from stead.run.hosts.host_crew import HostCrew
 from stead.run.hosts.host_executor import agents_on, executor_on_hosts
 from stead.run.hosts.host_links import measure_host_links
+from stead.run.hosts.host_tolls import measure_tolls, with_tolls
 from stead.run.link_times import MeasuredLink
+from stead.run.predict import on_problem
 from stead.run.subject import captured
 from stead.run.torch_executor import TorchExecutor
 from stead.testing.namespaces import Namespaces, unavailable
@@ -43,6 +45,7 @@ class Row:
     cut: str  # layers per host
     stages: tuple[float, ...]  # seconds of each
     sending: float  # seconds of one crossing
+    tolls: tuple[float, float]  # seconds of computing that one crossing takes from its sender and its receiver
     predicted: float
     measured: tuple[float, ...]  # seconds per sample, by burst
     mode: str
@@ -52,7 +55,8 @@ class Row:
         stages = " / ".join(f"{1e3 * one:.1f}" for one in self.stages)
         best, middle = min(self.measured), float(np.median(self.measured))
         return (
-            f"| {self.rate:g} | {self.cut} | {stages} | {1e3 * self.sending:.1f} | {1e3 * self.predicted:.1f} | "
+            f"| {self.rate:g} | {self.cut} | {stages} | {1e3 * self.sending:.1f} | "
+            f"{1e3 * self.tolls[0]:.1f} / {1e3 * self.tolls[1]:.1f} | {1e3 * self.predicted:.1f} | "
             f"{1e3 * best:.1f} | {1e3 * middle:.1f} | {best / self.predicted:.2f} | {middle / self.predicted:.2f} | "
             f"{self.mode} |"
         )
@@ -104,10 +108,11 @@ def rows(rate: float, hosts: int, samples: int) -> Iterator[Row]:
         shared = hosts > len(os.sched_getaffinity(0))
         host_of = tuple(range(hosts))
         with executor_on_hosts(prepared, agents, host_of, [None] * hosts, oversubscribe=shared) as executor:
-            crew = executor._crew
+            crew = executor.crew
             assert isinstance(crew, HostCrew)
             links = measure_host_links(crew)
             cluster = cluster_of(network, links)
+            tolls = measure_tolls(crew)
             profiles = [executor.profile(w, repeats=REPEATS).min(axis=0) for w in host_of]
             seconds: NDArray[np.float64] = np.stack(profiles, axis=1)
             problem = Problem(
@@ -118,9 +123,12 @@ def rows(rate: float, hosts: int, samples: int) -> Iterator[Row]:
                 assert executor.check(placement).max_abs == 0.0
                 found, mode = measured_seconds(executor, placement, samples)
                 stages = np.bincount(devices, weights=seconds[np.arange(len(devices)), devices])
-                sending = links[0].latency_seconds + 4 * ROWS * WIDTH / links[0].bytes_per_second
-                predicted = simulate(problem, placement).objective_seconds
-                yield Row(rate, name, tuple(stages.tolist()), sending, predicted, tuple(found), mode)
+                size = 4 * ROWS * WIDTH
+                sending = links[0].latency_seconds + size / links[0].bytes_per_second
+                paying = with_tolls(problem, placement, tolls, host_of)
+                predicted = simulate(paying, on_problem(paying, placement)).objective_seconds
+                ends = (size * tolls[0].sending, size * tolls[0].receiving)
+                yield Row(rate, name, tuple(stages.tolist()), sending, ends, predicted, tuple(found), mode)
 
 
 def main() -> None:
@@ -132,8 +140,11 @@ def main() -> None:
     given = parser.parse_args()
     if why := unavailable():
         raise SystemExit(f"no network namespaces: {why}")
-    print("| Mbit/s | layers | stages ms | sending ms | predicted ms | min | median | by min | by median | timing |")
-    print("|---:|---|---|---:|---:|---:|---:|---:|---:|---|")
+    print(
+        "| Mbit/s | layers | stages ms | sending ms | tolls ms | predicted ms | min | median | by min | by median "
+        "| timing |"
+    )
+    print("|---:|---|---|---:|---|---:|---:|---:|---:|---:|---|")
     for rate in given.rates:
         for row in rows(rate, given.hosts, given.samples):
             print(row.line(), flush=True)

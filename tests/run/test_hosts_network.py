@@ -19,6 +19,7 @@ from stead import Placement  # noqa: E402
 from stead.errors import RunFailed  # noqa: E402
 from stead.run.hosts.host_executor import agents_on, executor_on_hosts  # noqa: E402
 from stead.run.hosts.host_links import measure_host_links  # noqa: E402
+from stead.run.hosts.host_tolls import measure_tolls  # noqa: E402
 from stead.run.subject import captured  # noqa: E402
 from stead.testing.namespaces import Namespaces, unavailable  # noqa: E402
 
@@ -40,8 +41,11 @@ def test_a_pipeline_over_a_limited_link_until_a_host_is_cut_off() -> None:
             assert executor.check(halves).max_abs == 0.0
             flow = executor.pipeline(halves, samples=10)
             assert flow.first_seconds + sum(flow.seconds) >= 0.8 * 7 * 2**19 / BYTES_PER_SECOND
-            (link,) = measure_host_links(executor._crew, sizes=(2**10, 2**18), rounds=1)  # type: ignore[arg-type]
+            (link,) = measure_host_links(executor.crew, sizes=(2**10, 2**18), rounds=1)  # type: ignore[arg-type]
             assert link.seconds[2**18].median_seconds >= 0.8 * 2**18 / BYTES_PER_SECOND
+            tolls = measure_tolls(executor.crew, size_bytes=2**18, count=4)  # type: ignore[arg-type]
+            assert [(toll.source, toll.target) for toll in tolls] == [(0, 1), (1, 0)]
+            assert all(0.0 <= seconds < 1e-6 for toll in tolls for seconds in (toll.sending, toll.receiving))
             threading.Timer(0.5, network.cut, (1,)).start()
             began = time.monotonic()
             with pytest.raises(RunFailed, match=r"^hosts .*-a and .*-b are cut off from each other: nothing heard"):

@@ -27,6 +27,8 @@ _PACKAGES = {
 THIS_MACHINE = "this-machine"
 _NOTHING_RUNS = "Refresh"  # of operators that only receive what others have made
 
+Paying = Callable[[Problem, Placement], Problem]  # with what a network takes from the cores at its ends
+
 
 def workers_on(text: str) -> tuple[Worker, ...]:
     """The workers that `--on` describes: one per core of this machine, or as it says."""
@@ -118,8 +120,9 @@ def measure_plans(
     ) as running:
         workers = running.workers
         _check_graph(plans[0], running, what)
+        paying = _paying(running, on_step) if hosts and profile is not None else None
         candidates = [
-            candidate(plan, name, profile, workers, over_network=bool(hosts))
+            candidate(plan, name, profile, workers, paying=paying)
             for plan, name in zip(plans, names, strict=True)
         ]
         single = singles(profiled_problem(plans[0].problem, profile, workers) if profile else plans[0].problem)
@@ -151,6 +154,19 @@ def _on_hosts(plan: Plan, model: str, on: str, hosts: str, launch: str, executor
     return plan_on_hosts(plan, subject, agents_on(hosts, plan.problem.cluster, launch=launch), on=on)
 
 
+def _paying(executor: Executor, on_step: Callable[[str], None] | None) -> Paying:
+    """What a network takes from the cores of hosts, as it is now."""
+    from stead.run.hosts.host_crew import HostCrew
+    from stead.run.hosts.host_tolls import measure_tolls, with_tolls
+    from stead.run.torch_executor import TorchExecutor
+
+    assert isinstance(executor, TorchExecutor)
+    crew = executor.crew
+    assert isinstance(crew, HostCrew)
+    tolls = measure_tolls(crew, on_step=on_step)
+    return lambda problem, placement: with_tolls(problem, placement, tolls, crew.host_of)
+
+
 def workers_of(plan: Plan) -> str:
     """The workers that the devices of a plan stand for, as `--on` takes them; else this machine."""
     known = [device.alias.get("stead") for device in plan.problem.cluster]
@@ -158,11 +174,11 @@ def workers_of(plan: Plan) -> str:
 
 
 def candidate(
-    plan: Plan, name: str, profile: MachineProfile | None, workers: Sequence[Worker], *, over_network: bool = False
+    plan: Plan, name: str, profile: MachineProfile | None, workers: Sequence[Worker], *, paying: Paying | None = None
 ) -> Candidate:
     """A plan to be measured, with every prediction of it that can be made.
 
-    Copies in memory are paid by the producer; what goes over a network overlaps with compute.
+    Copies in memory are paid by the producer; what goes over a network overlaps with compute, which pays for it.
     """
     objective = plan.problem.objective.name
     said = {"plan": predict(plan.problem, plan.placement, charge="overlapped")}
@@ -170,7 +186,10 @@ def candidate(
     if profile is not None:
         problem = profiled_problem(plan.problem, profile, workers)
         said["profile, overlapped"] = predict(problem, plan.placement, charge="overlapped")
-        best = said["profile, overlapped"] if over_network else predict(problem, plan.placement)
+        if paying is None:
+            best = predict(problem, plan.placement)
+        else:
+            best = predict(paying(problem, plan.placement), plan.placement, charge="overlapped")
     return Candidate(name, plan.placement, best, objective, said)
 
 

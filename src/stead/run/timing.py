@@ -97,6 +97,18 @@ def involuntary_switches() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
+def system_seconds(cores: Iterable[int]) -> float:
+    """What some cores have spent in the system so far, for anybody: in calls, interrupts and what follows them."""
+    names = {f"cpu{core}" for core in cores}
+    ticks = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, _, told = line.partition(" ")
+        if name in names:
+            _, _, system, _, _, hard, soft, *_ = map(int, told.split())
+            ticks += system + hard + soft
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def was_busy(contention: Contention, seconds: float) -> bool:
     """Whether others were at work on the machine in so many seconds."""
     limit = max(2.0, QUIET_SWITCHES_PER_SECOND * seconds)

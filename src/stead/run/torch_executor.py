@@ -203,6 +203,11 @@ class TorchExecutor:
     # The contract
 
     @property
+    def crew(self) -> Workforce:
+        """The processes that run it."""
+        return self._crew
+
+    @property
     def graph(self) -> Graph:
         """What is placed."""
         return self._graph

@@ -24,7 +24,7 @@ from stead.errors import RunFailed, SteadError
 from stead.printing.wording import one_line
 from stead.run import timing
 from stead.run.hosts.gloo_slots import GlooSlots, Post
-from stead.run.hosts.host_messages import Join, Listen, Ping
+from stead.run.hosts.host_messages import Join, Listen, Ping, Stream
 from stead.run.messages import Begin, Done, Go, Load, Memory, Ready
 from stead.run.sheet import sheet_of
 from stead.run.split_replay import Material, Replay
@@ -156,6 +156,11 @@ class Obedient:
         """Send messages to a worker on another host and back."""
         assert self.post is not None
         return self.post.ping(command)
+
+    def stream(self, command: Stream) -> float:
+        """Send to a worker on another host, or receive from it, while computing."""
+        assert self.post is not None
+        return self.post.stream(command)
 
     def _meet(self, active: tuple[int, ...], sequence: int) -> None:
         """Until all workers have come to a run."""
@@ -301,6 +306,7 @@ def serve(link: Connection, pipes: tuple[int, tuple[int, ...]]) -> None:
         Listen: obedient.listen,
         Join: obedient.join,
         Ping: obedient.ping,
+        Stream: obedient.stream,
     }
     while True:
         try:

@@ -11,18 +11,23 @@ Sockets are used in normal scheduling only: in real time the threads of gloo nev
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
 
 from stead.errors import RunFailed
-from stead.run.hosts.host_messages import Join, Ping
+from stead.run.hosts.host_messages import Join, Ping, Stream
+from stead.run.timing import system_seconds
 from stead.run.transport import Late, Patience, Segment, SharedSlots
 
 MEETING_TAG = 2**30  # above all crossings
 PING_TAG = MEETING_TAG + 1
+STREAM_TAG = MEETING_TAG + 2
 _CLOCK_SECONDS = 0.01  # gloo counts milliseconds
+_STREAM_WIDTH = 384  # of the matrix products beside a stream: a fraction of a millisecond each
+_STREAM_WARMUPS = 40
 
 
 class Post:
@@ -82,6 +87,40 @@ class Post:
                 self.finish(way(tensor, command.peer, PING_TAG), command.peer, deadline)
             seconds.append((perf_counter() - begin) / 2)
         return seconds[2:]
+
+    def stream(self, command: Stream) -> float:
+        """What the system spends on a message of a stream on the cores of this worker, in seconds.
+
+        Both ends multiply matrices all the time, first without messages and then beside them, as stages of a pipeline
+        do. What counts is not how much longer that takes, which varies with everything else, but what the kernel books
+        as its own: copying, cutting and checking what passes, and waking who waits for it.
+        """
+        torch, cores = self.torch, os.sched_getaffinity(0)
+        left, right = (torch.ones(_STREAM_WIDTH, _STREAM_WIDTH) for _ in range(2))
+        made = torch.empty_like(left)
+
+        def compute(times: int) -> float:
+            begin = perf_counter()
+            for _ in range(times):
+                torch.mm(left, right, out=made)
+            return perf_counter() - begin
+
+        once = min(compute(_STREAM_WARMUPS) for _ in range(3)) / _STREAM_WARMUPS
+        times = max(1, round(command.beside_seconds / once))
+        begin = system_seconds(cores)
+        for _ in range(command.count):
+            compute(times)
+        without = system_seconds(cores) - begin
+        way = self.send if command.sends else self.receive
+        deadline = perf_counter() + command.seconds
+        part = torch.zeros(command.size_bytes, dtype=torch.uint8)
+        self.finish(way(part, command.peer, STREAM_TAG), command.peer, deadline)  # both ends are here
+        begin = system_seconds(cores)
+        for _ in range(command.count):
+            work = way(part, command.peer, STREAM_TAG)
+            compute(times)
+            self.finish(work, command.peer, deadline)
+        return max(0.0, system_seconds(cores) - begin - without) / command.count
 
     def meet(self, active: Sequence[int], sequence: int, segment: Segment, patience: Patience) -> None:
         """Until all workers have come to a run; the first of each host speaks for it."""

@@ -150,3 +150,15 @@ class Ping:
     size_bytes: int
     count: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Send or receive messages while computing; the answer is what the system spends on one, in seconds."""
+
+    peer: int
+    sends: bool
+    size_bytes: int
+    count: int
+    beside_seconds: float  # of computing beside every message: longer than it takes
+    seconds: float
