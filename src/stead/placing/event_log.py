@@ -20,6 +20,7 @@ import json
 import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -89,6 +90,11 @@ class EventLog:
     def doing(self, step: str) -> None:
         """Say what is being done from now on."""
         self.write("step", step=step)
+
+    @property
+    def listener(self) -> Callable[[Event], None] | None:
+        """Who hears events of a search; None without a file, so that nobody makes any."""
+        return None if self._path is None else self.heard
 
     def heard(self, event: Event) -> None:
         """Write an event of a search, unless it says nothing new."""
