@@ -19,6 +19,7 @@ from stead.testing import two_towers
         (["encoder", "decoder"], ""),
         (["", "encoder"], ""),
         (["ab", "a"], ""),
+        ([], ""),
     ],
 )
 def test_what_paths_share_ends_at_a_border_of_all_of_them(paths: list[str], shared: str) -> None:
