@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from stead import clock
@@ -64,9 +63,7 @@ class EventLog:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
