@@ -270,15 +270,15 @@ def _print(
     import sys
     from dataclasses import asdict
 
-    from stead.cli.output import plan_document, print_json
     from stead.cli.streams import look, print_lines, show
     from stead.report import explain
-    from stead.report.phase_table import phase_table
     from stead.report.text import line, summary
 
     for note in loaded.notes:
         print(f"stead: note: {note}", file=sys.stderr)
     if json:
+        from stead.cli.output import plan_document, print_json
+
         also = {"written": [str(path) for path in written], "assumed": {one.name: one.size for one in loaded.assumed}}
         phases = [{"phases": [asdict(phase) for phase in plan.solution.phases]} if verbose else {} for plan in plans]
         documents = [{**plan_document(plan), **also, **more} for plan, more in zip(plans, phases, strict=True)]
@@ -288,6 +288,8 @@ def _print(
         first = () if number else assumed
         show(summary(explain(plan), look(), devices=() if number else loaded.resolutions, assumed=first))
         if verbose:
+            from stead.report.phase_table import phase_table
+
             show("\n".join(["", *phase_table(plan.solution.phases, look()), ""]))
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"

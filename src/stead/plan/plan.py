@@ -14,7 +14,6 @@ from typing import Any
 from stead import report
 from stead.errors import MissingExtra
 from stead.plan.fields import Baseline
-from stead.plan.reading import read_plan
 from stead.plan.writing import plan_document, write_plan
 from stead.problem import Placement, Problem
 from stead.sim import Trace, simulate
@@ -112,6 +111,8 @@ class Plan:
     @staticmethod
     def load(path: str | Path) -> Plan:
         """Read a plan back; the placement is simulated again, and what does not belong together is an error."""
+        from stead.plan.reading import read_plan
+
         read = read_plan(path)
         plan = Plan(read.problem, read.solution, read.baselines, read.provenance)
         plan.__dict__["trace"] = read.trace  # where cached_property keeps it
