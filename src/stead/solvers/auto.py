@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, groupby, zip_longest
 from types import MappingProxyType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import BadInput
@@ -80,6 +80,7 @@ class Auto:
     It ends early when the gap is next to nothing, and when several rounds in a row improved next to nothing.
     """
 
+    name: ClassVar[str] = "auto"
     exhaustive_below: int = 20_000  # placements
     effort: int = 40_000  # evaluations of the first round of search
     moves: int = 4_000_000  # of the first round of annealing
@@ -93,11 +94,6 @@ class Auto:
             raise BadInput("auto: start is another solver, such as gdp")
         if self.start:
             solver(self.start)  # an unknown one is told now
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "auto"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""
