@@ -12,10 +12,12 @@ ODD_VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 2, 1.5, -0.0, 1e308, 1e-320, 255, 256, 2**31, 2**53, 2**62, 2**63, 2**64, -(2**70),
     10**399, "", "a", "1", "\u0000", "</script>", "\u202e", "a" * 300, "=" * 40, "eJwDAAAAAAE=", [], {}, [[]], [None],
     {"": 0}, {"a": {"b": []}}, [1, 2, 3], [[0, 1]], {"npz": ""}, {"policy": "priority"}, "latency", "d0", "d1",
+    "conv1", "\ud800", "\U0001f600", {"operator": "conv1", "output": 0}, {"operator": "conv1", "output": 10**30},
 ]  # fmt: skip
 ODD_BYTES = [
     b"NaN", b"-Infinity", b"1e999", b"1" + b"0" * 5000, b'"\\ud800"', b"[" * 2000, b"\xff", b"\x00", b",", b"}", b'"',
     b"\\", b'"x":1,"x":2,', b"null", b"\x1f\x8b", b"\xef\xbb\xbf", b"-", b"e9",
+    b'{"a":' * 2000, b"/*", b" " * 5000,
 ]  # fmt: skip
 
 

@@ -131,6 +131,11 @@ def test_help_and_lists_load_no_solver_no_reader_and_no_numpy() -> None:
     assert not {"numpy", "torch", "pydantic", "stead.sim", "stead.learn", "stead.problem"} & loaded
 
 
+def test_a_command_loads_no_other_command() -> None:
+    shared = {"main", "interrupts", "streams", "options"}
+    assert below("stead.cli", loaded_by_commands("place --help")) == {"place", *shared}
+
+
 def test_the_old_name_of_the_dispatch_of_placeto_says_the_new_one() -> None:
     with pytest.warns(DeprecationWarning, match=r"stead\.Placeto is now called stead\.PlacetoDispatch"):
         old = stead.Placeto

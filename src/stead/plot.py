@@ -18,8 +18,8 @@ import numpy as np
 from stead.errors import BadInput, MissingExtra, did_you_mean
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report import explain
-from stead.report.card import PALETTE
 from stead.report.columns import View
+from stead.report.notebook_card import PALETTE
 from stead.report.plan_view import view
 from stead.report.slices import CRITICAL
 

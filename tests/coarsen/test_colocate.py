@@ -20,7 +20,7 @@ from stead.coarsen.colocation import forward_operators
 from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import Graph, GraphBuilder, Phase, TensorId
-from stead.graph.paths import Call, calls, common_path, module_path
+from stead.graph.paths import Call, calls, module_path
 from stead.problem import Constraints, Problem
 from stead.testing import chain3, diamond, tiny_cluster
 from stead.workloads.synthetic import synthetic
@@ -253,10 +253,3 @@ def test_call_paths_are_read_in_both_spellings() -> None:
     assert calls("dec.1#7/gates#7") == (Call("dec.1", 7), Call("gates", 7))
     assert module_path("dec.1#7/gates#7") == module_path("dec.1#7/dec.1.gates#7") == "dec.1.gates"
     assert calls("C#") == (Call("C#"),)
-
-
-def test_a_common_path_ends_where_a_name_ends() -> None:
-    assert common_path(["cells.0#3", "cells.0#31"]) == "cells.0"
-    assert common_path(["layers.1", "layers.10"]) == "layers"
-    assert common_path(["a", "b"]) == ""
-    assert common_path([]) == ""

@@ -70,6 +70,18 @@ def test_a_command_of_vllm_says_in_which_order_it_sees_the_cards() -> None:
             read_setup("vllm", text.replace("2,0,1", wrong), problem)
 
 
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [("hf", '{"": 299}'), ("stages", "named.json"), ("megatron", "Et" + 298 * "|t" + "|tL")],
+)
+def test_devices_beyond_the_first_256_keep_their_numbers(tool: str, text: str, tmp_path: Path) -> None:
+    problem = layered(300, 300, host=False)
+    if tool == "stages":
+        text = written(tmp_path, {problem.cluster.names[299]: ["model", "lm_head"]})
+    last = read_setup(tool, text, problem).placement.devices[-1]
+    assert last == 299
+
+
 def devices_of(problem: Problem, setup: dict[str, object], tmp_path: Path) -> dict[str, str]:
     return read_setup("hf", written(tmp_path, setup), problem).placement.by_name()
 

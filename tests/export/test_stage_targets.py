@@ -20,7 +20,7 @@ from stead.export.megatron import Megatron, own_parts, parts_of
 from stead.export.placing import for_target, place_for
 from stead.export.stage_targets import Stage, StageTarget
 from stead.export.torchtitan import Torchtitan, check_parts
-from stead.export.vllm import Vllm, cache_tokens, pp_indices
+from stead.export.vllm import Vllm, pp_indices
 from stead.placing.loading import load
 from stead.plan import Plan
 from stead.problem import Throughput
@@ -109,14 +109,6 @@ def test_the_rule_of_vllm_refuses_what_vllm_refuses() -> None:
         pp_indices(6, 0, 2, "1,4")
     with pytest.raises(BadInput, match="3 parts do not match 2"):
         pp_indices(6, 0, 2, "1,4,1")
-
-
-def test_the_tightest_stage_decides_how_many_tokens_are_cached() -> None:
-    # Llama-3-8B, 8 kv heads of 128 in 16 bits: 4096 bytes per token and layer.
-    stages = [(10 * 2**30, 8 * 2**30, 0, 16), (10 * 2**30, 2 * 2**30, 0, 16)]
-    assert cache_tokens(stages, kv_bytes_per_token=4096) == 32768
-    assert cache_tokens([(2**30, 2**29, 2**28, 8), (2**30, 0, 0, 64)], kv_bytes_per_token=4096) == 4096
-    assert cache_tokens([(10**6, 10**5, 0, 3)], kv_bytes_per_token=1000, tensor_parallel=2) == 600
 
 
 @pytest.mark.parametrize("target", [Megatron(), Torchtitan(), Vllm()])

@@ -35,7 +35,7 @@ from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.testing import tiny_problem, two_towers
 from stead.workloads import names
-from stead.workloads.synthetic import family_names, synthetic
+from stead.workloads.synthetic import FAMILIES, synthetic
 
 
 def problem_of(graph: object, devices: int = 2) -> Problem:
@@ -43,7 +43,7 @@ def problem_of(graph: object, devices: int = 2) -> Problem:
     return Problem(graph, cluster, Roofline().costs(graph, cluster))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("family", family_names())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_features_of_every_family_are_finite_and_bounded(family: str) -> None:  # B3
     problem = problem_of(synthetic(family))
     for grouping in (colocate(problem.graph), single_groups(problem.graph)):

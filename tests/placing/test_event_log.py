@@ -56,6 +56,16 @@ def heard_of(member: Member) -> list[tuple[str, float, float]]:
     return [(one.kind, one.objective_seconds, one.bound_seconds) for one in told]
 
 
+def test_without_a_file_nobody_listens_and_no_member_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[Budget] = []
+    solve = Member.solve
+    monkeypatch.setattr(Member, "solve", lambda self, problem, budget, seed: (
+        budgets.append(budget), solve(self, problem, budget, seed))[1])  # fmt: skip
+    listener = EventLog(None).listener
+    Search(two_towers(), Budget(on_event=listener), solver="outer").try_solver(Member(((0, 1, 0, 1, 0),)))
+    assert (listener, [budget.on_event for budget in budgets]) == (None, [None])
+
+
 def test_a_member_is_heard_through_the_outer_search_and_its_answer_is_no_news() -> None:
     heard = heard_of(Member(((0, 0, 0, 0, 0), (0, 1, 0, 1, 0))))
     assert heard == [("bound", math.inf, 5.0), ("improvement", 9.0, 5.0), ("improvement", 7.5, 5.0)]

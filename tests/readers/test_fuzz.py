@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import damaged_json
 from tiny_files import GRAPH, INPUT
 
 from stead.errors import SteadError
@@ -24,82 +25,10 @@ ROUNDS = int(os.environ.get("STEAD_FUZZ", "300"))
 SECONDS_PER_FILE = 5.0
 
 SPLIT: dict[str, Any] = {"fpgas": [{"load": -1, "nodes": [1, 2]}], "cpus": [{"load": 0.0, "nodes": [5]}]}
-ODD_VALUES: list[Any] = [
-    None, True, False, 0, 1, -1, 2, 1.5, -0.0, 1e308, 1e-320, 2**53, 2**62, 2**63, -(2**70), 10**399,
-    "", "a", "1", "conv1", "\u0000", "\ud800", "\U0001f600", "a" * 300,
-    [], {}, [[]], [None], {"": 0}, {"a": {"b": []}}, [1, 2, 3],
-    {"operator": "conv1", "output": 0}, {"operator": "conv1", "output": 10**30},
-]  # fmt: skip
-ODD_TEXTS = [
-    b"NaN", b"-Infinity", b"1e999", b"-0", b"1" + b"0" * 5000, b'"\\ud800"', b"[" * 2000, b'{"a":' * 2000,
-    b"\xff", b"\x00",
-    b"\xef\xbb\xbf", b",", b"}", b'"', b"\\", b'"x":1,"x":2,', b"/*", b"\x1f\x8b", b" " * 5000,
-]  # fmt: skip
-
-
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) below a value."""
-    found: list[tuple[Any, Any]] = []
-    open_values = [value]
-    while open_values:
-        container = open_values.pop()
-        keys = range(len(container)) if isinstance(container, list) else list(container)
-        for key in keys:
-            found.append((container, key))
-            if isinstance(container[key], dict | list):
-                open_values.append(container[key])
-    return found
-
-
-def damaged_structure(chance: random.Random, valid: Any) -> bytes:
-    """The JSON of a document with some values replaced, removed, doubled, renamed or exchanged."""
-    document = copy.deepcopy(valid)
-    for _ in range(chance.randint(1, 4)):
-        known = places(document)
-        if not known:
-            break
-        container, key = chance.choice(known)
-        kind = chance.randrange(5)
-        if kind == 0:
-            container[key] = copy.deepcopy(chance.choice(ODD_VALUES))
-        elif kind == 1:
-            del container[key]
-        elif kind == 2 and isinstance(container, list):
-            container.insert(chance.randint(0, len(container)), copy.deepcopy(container[key]))
-        elif kind == 3 and isinstance(container, dict):
-            container[chance.choice(["", "x", key + "s", key.upper(), "seconds", "size"])] = container.pop(
-                key
-            )
-        else:
-            other, place = chance.choice(known)
-            try:
-                container[key] = copy.deepcopy(other[place])
-            except (KeyError, IndexError):
-                continue
-    return json.dumps(document).encode()
-
-
-def damaged_bytes(chance: random.Random, valid: Any) -> bytes:
-    """The JSON of a document with some bytes changed, removed, doubled or put in."""
-    data = bytearray(json.dumps(valid).encode())
-    for _ in range(chance.randint(1, 6)):
-        at = chance.randrange(len(data) + 1)
-        kind = chance.randrange(5)
-        if kind == 0 and at < len(data):
-            data[at] = chance.randrange(256)
-        elif kind == 1:
-            del data[at : at + chance.randint(1, 20)]
-        elif kind == 2:
-            data[at:at] = data[at : at + chance.randint(1, 200)]
-        elif kind == 3:
-            data[at:at] = chance.choice(ODD_TEXTS)
-        elif chance.random() < 0.2:
-            del data[at:]
-    return bytes(data)
 
 
 def damaged(chance: random.Random, valid: Any) -> bytes:
-    data = (damaged_structure if chance.random() < 0.6 else damaged_bytes)(chance, valid)
+    data = damaged_json(chance, valid)
     if chance.random() < 0.1:
         packed = bytearray(gzip.compress(data))
         if chance.random() < 0.5:

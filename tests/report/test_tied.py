@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stead.cli.output import plan_document
-from stead.cluster import Cluster, Device, link_all
+from stead.cluster import Cluster, Device, Level, link_all
 from stead.costs import Costs
 from stead.graph import Graph
 from stead.graph.paths import forward_anchors
@@ -85,3 +85,11 @@ def test_a_weight_on_one_device_is_not_told() -> None:
     alone = Plan(problem, Solution(together, simulate(problem, together).objective_seconds))
     assert explain(alone).tied == ()
     assert " tied " not in summary(explain(alone))
+
+
+def test_a_weight_on_one_of_many_devices_is_not_told() -> None:
+    graph, names = plan_of("prefill", Latency()).problem.graph, tuple(f"d{n}" for n in range(300))
+    cluster = Cluster(tuple(Device(name) for name in names), levels=(Level("all", 300, bytes_per_second=1e6),))
+    problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((len(graph), 300))))
+    late = Placement(problem, np.full(len(graph), 280))
+    assert explain(Plan(problem, Solution(late, simulate(problem, late).objective_seconds))).tied == ()

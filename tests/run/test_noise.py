@@ -7,7 +7,7 @@ import pytest
 
 from stead import BadInput, GraphBuilder, Placement
 from stead.costs import ErrorBar, Profile
-from stead.run.noise import Bars, bars_of, bars_of_profiles, choose, gain_over, shrunk
+from stead.run.noise import Bars, bars_of, bars_of_profiles, gain_over, shrunk
 from stead.run.tune import tune
 from stead.run.tune_text import tuned_lines
 from stead.testing import chain3, two_towers
@@ -35,13 +35,6 @@ def test_a_gain_smaller_than_the_noise_of_its_costs_does_not_survive() -> None:
     assert gain.ratio == 1.2
     assert not gain.survives
     assert str(gain).endswith("within noise")
-
-
-def test_what_noise_cannot_tell_apart_goes_to_fewer_transfers() -> None:
-    problem = two_towers()
-    candidates = {"towers": Placement(problem, [0, 1, 0, 1, 0]), "single": Placement(problem, [0] * 5)}
-    assert choose(problem, bars(problem), candidates).name == "towers"
-    assert choose(problem, bars(problem, shared=0.5), candidates).name == "single"
 
 
 def test_the_same_seed_draws_the_same_gain() -> None:

@@ -18,7 +18,7 @@ from stead.cli.main import exit_code
 from stead.placing.place import place as find
 from stead.plan import Plan
 from stead.report.columns import View
-from stead.serve.answers import VIEW_TYPE
+from stead.serve.http_answers import VIEW_TYPE
 from stead.serve.jobs import keep_plan
 from stead.workloads.demo import demo_graph
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
+from small_pipelines import NO_DATA, published
 
 from stead.errors import BadInput
 from stead.problem import Latency, Load, Problem, Throughput
-from stead.readers import read
 from stead.sim import simulate
 from stead.solvers import Budget, Solver
 from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.search.anneal import Anneal
 from stead.testing import chain3, diamond, tiny_problem, two_towers
 from stead.testing.contracts import SolverContract
-
-DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
 
 
 class TestAnneal(SolverContract):
@@ -56,17 +53,7 @@ def test_latency_is_refused() -> None:
             Anneal().solve(problem, Budget())
 
 
-def published(name: str) -> Problem:
-    path = DATA / f"{name}.json"
-    if not path.exists():
-        pytest.skip("the published inputs are not beside the project")
-    model = read(path)
-    assert model.cluster is not None
-    assert model.given is not None
-    costs = model.given.costs(model.graph, model.cluster)
-    return Problem(model.graph, model.cluster, costs, objective=Throughput())
-
-
+@NO_DATA
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "known_ms"),

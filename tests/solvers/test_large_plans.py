@@ -25,7 +25,7 @@ from stead.solvers.large.parts import (
     part_problem,
     representatives,
 )
-from stead.solvers.large.spread import spreads
+from stead.solvers.large.pieces import spreads
 from stead.solvers.large.traffic import Traffic
 from stead.solvers.large.windows import window_around, window_problem
 from stead.solvers.registry import REGISTRY

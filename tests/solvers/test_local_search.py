@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from small_pipelines import NO_DATA, published
 
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
 from stead.errors import Infeasible
 from stead.graph import GraphBuilder
 from stead.problem import Problem, Throughput
-from stead.readers import read
 from stead.solvers import Budget, Solver
 from stead.solvers.search.local_search import LocalSearch
 from stead.testing import chain3, tiny_problem
 from stead.testing.contracts import SolverContract
-
-DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
 
 
 class TestLocalSearch(SolverContract):
@@ -66,6 +62,7 @@ def test_what_does_not_fit_is_found_out_at_the_end() -> None:
     assert caught.value.short_bytes == {"gpu0": 3, "gpu1": 3}
 
 
+@NO_DATA
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "known_ms"),
@@ -76,13 +73,5 @@ def test_what_does_not_fit_is_found_out_at_the_end() -> None:
     ],
 )
 def test_published_inputs_come_out_about_as_published(name: str, known_ms: float) -> None:
-    path = DATA / f"{name}.json"
-    if not path.exists():
-        pytest.skip("the published inputs are not beside the project")
-    model = read(path)
-    assert model.cluster is not None
-    assert model.given is not None
-    costs = model.given.costs(model.graph, model.cluster)
-    problem = Problem(model.graph, model.cluster, costs, objective=Throughput())
-    value = LocalSearch().solve(problem, Budget()).objective_seconds * 1e3
+    value = LocalSearch().solve(published(name), Budget()).objective_seconds * 1e3
     assert 0.75 * known_ms < value < 1.1 * known_ms  # random starts are not theirs

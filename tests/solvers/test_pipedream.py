@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from small_pipelines import NO_DATA, published
 
 from stead.problem import Problem, Throughput
-from stead.readers import read
 from stead.solvers import Budget, Solver
 from stead.solvers.build.pipedream import Pipedream, biconnected, contracted, merged_tails
 from stead.solvers.exact.reduction import reduce
 from stead.testing import chain3, tiny_problem
 from stead.testing.contracts import SolverContract
-
-DATA = Path(__file__).parents[3] / "shared" / "data" / "msr-fiddle" / "throughput-inputs"
 
 
 class TestPipedream(SolverContract):
@@ -80,6 +76,7 @@ def test_only_bridges_are_cut() -> None:
     assert (solution.objective_seconds, solution.placement.counts()) == (75.0, {"d0": 3, "d1": 2})
 
 
+@NO_DATA
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "known_ms"),
@@ -96,13 +93,5 @@ def test_only_bridges_are_cut() -> None:
     ],
 )
 def test_published_inputs_have_the_values_of_the_published_planner(name: str, known_ms: float) -> None:
-    path = DATA / f"{name}.json"
-    if not path.exists():
-        pytest.skip("the published inputs are not beside the project")
-    model = read(path)
-    assert model.cluster is not None
-    assert model.given is not None
-    costs = model.given.costs(model.graph, model.cluster)
-    problem = Problem(model.graph, model.cluster, costs, objective=Throughput())
-    value = Pipedream().solve(problem, Budget()).objective_seconds * 1e3
+    value = Pipedream().solve(published(name), Budget()).objective_seconds * 1e3
     assert value == pytest.approx(known_ms, rel=1e-6)

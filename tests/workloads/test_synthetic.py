@@ -14,10 +14,10 @@ import pytest
 from stead.errors import BadInput
 from stead.graph import PHASES, REFRESH, Graph
 from stead.workloads import model_from_zoo
-from stead.workloads.synthetic import family_names, family_options, synthetic
+from stead.workloads.synthetic import FAMILIES, family_options, synthetic
 
 FORWARD, BACKWARD, UPDATE = range(3)
-SIZED = [name for name in family_names() if "operators" in family_options(name)]
+SIZED = [name for name in FAMILIES if "operators" in family_options(name)]
 
 
 def microseconds(graph: Graph) -> list[float]:
@@ -41,7 +41,7 @@ def test_one_operator_is_enough(family: str) -> None:
     assert len(synthetic(family, operators=1)) >= 1
 
 
-@pytest.mark.parametrize("family", family_names())
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("training", [False, True])
 def test_graphs_are_connected_and_finite(family: str, training: bool) -> None:
     graph = synthetic(family, training=training)
@@ -62,8 +62,8 @@ def test_another_seed_is_another_graph(family: str) -> None:
 
 def test_another_process_makes_the_same_graphs() -> None:
     script = (
-        "from stead.workloads.synthetic import family_names, synthetic\n"
-        "print(' '.join(synthetic(name, training=True).fingerprint for name in family_names()))"
+        "from stead.workloads.synthetic import FAMILIES, synthetic\n"
+        "print(' '.join(synthetic(name, training=True).fingerprint for name in FAMILIES))"
     )
     environment = {
         **os.environ,
@@ -73,7 +73,7 @@ def test_another_process_makes_the_same_graphs() -> None:
     there = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
-    here = [synthetic(name, training=True).fingerprint for name in family_names()]
+    here = [synthetic(name, training=True).fingerprint for name in FAMILIES]
     assert there.stdout.split() == here
 
 

@@ -71,7 +71,6 @@ def bench(
     """Compare solvers: value, bound, gap and time on every instance of a suite, medians over seeds."""
     from stead.bench import Bench, jobs_of, suite_named
     from stead.bench.runner import Journal
-    from stead.cli.event_file import told
     from stead.errors import BadInput
 
     chosen = suite_named(suite)
@@ -89,7 +88,7 @@ def bench(
         chosen, solvers=_names(solvers), seeds=seeds, budgets=_budgets(budgets), evaluations=evaluations
     )
     journal = Journal(resume or json, resume=resume is not None)
-    with told(events) as log:
+    with options.events_to(events) as log:
         log.begin("bench", suite=suite, runs=len(jobs))
         with options.engine_from(engine) as spread:
             records, interrupted = _run(jobs, journal, cores, int(memory_limit * 2**30), log, spread)

@@ -8,42 +8,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from stead.cli import (
-    bench,
-    compare,
-    demo,
-    devices,
-    doctor,
-    explain,
-    export,
-    formats,
-    interrupts,
-    measure,
-    place,
-    profile,
-    replan,
-    report,
-    score,
-    simulate,
-    solvers,
-    targets,
-    train,
-    tune,
-    ui,
-    what_if,
-    zoo,
-)
-from stead.cli.run import run as run_plan
+from stead.cli import interrupts
 from stead.cli.streams import complain, guarded, occupy_standard_files
 
 # BadParameter -> UsageError -> ClickException: older releases of typer take it from click, newer ones have their own.
 ClickException: Any = typer.BadParameter.__mro__[2]
 OK, INTERNAL, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
+
 
 class _Interrupted(Exception):
     """Ctrl-C in a form that typer does not swallow: of the other it makes an exit code without a word."""
@@ -81,45 +58,62 @@ class _Group(_QuickHelp, TyperGroup):
     pass
 
 
-app = typer.Typer(
-    name="stead",
-    cls=_Group,
-    help="Find the best assignment of a neural network's operators to devices.",
-    epilog="For experts: stead run | profile | simulate | solvers | devices | formats | targets | zoo | bench | "
-    "train | serve, each with --help.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+class _Verb(NamedTuple):
+    """A command: its name, its module and function in `stead.cli`, and whether the first help leaves it out."""
+
+    name: str
+    at: str
+    expert: bool = False
+
+
+VERBS = (
+    _Verb("demo", "demo:demo"),
+    _Verb("doctor", "doctor:doctor"),
+    _Verb("place", "place:place"),
+    _Verb("explain", "explain:explain"),
+    _Verb("report", "report:report"),
+    _Verb("what-if", "what_if:what_if"),
+    _Verb("compare", "compare:compare"),
+    _Verb("ui", "ui:ui"),
+    _Verb("score", "score:score"),
+    _Verb("export", "export:export"),
+    _Verb("verify", "export:verify"),
+    _Verb("measure", "measure:measure"),
+    _Verb("tune", "tune:tune"),
+    _Verb("replan", "replan:replan"),
+    _Verb("run", "run:run", expert=True),
+    _Verb("profile", "profile:profile", expert=True),
+    _Verb("simulate", "simulate:simulate", expert=True),
+    _Verb("solvers", "solvers:solvers", expert=True),
+    _Verb("devices", "devices:devices", expert=True),
+    _Verb("formats", "formats:formats", expert=True),
+    _Verb("targets", "targets:targets", expert=True),
+    _Verb("zoo", "zoo:zoo", expert=True),
+    _Verb("bench", "bench:bench", expert=True),
+    _Verb("train", "train:train", expert=True),
+    _Verb("serve", "ui:serve", expert=True),
 )
-for name, function, expert in (
-    ("demo", demo.demo, False),
-    ("doctor", doctor.doctor, False),
-    ("place", place.place, False),
-    ("explain", explain.explain, False),
-    ("report", report.report, False),
-    ("what-if", what_if.what_if, False),
-    ("compare", compare.compare, False),
-    ("ui", ui.ui, False),
-    ("score", score.score, False),
-    ("export", export.export, False),
-    ("verify", export.verify, False),
-    ("measure", measure.measure, False),
-    ("tune", tune.tune, False),
-    ("replan", replan.replan, False),
-    ("run", run_plan, True),
-    ("profile", profile.profile, True),
-    ("simulate", simulate.simulate, True),
-    ("solvers", solvers.solvers, True),
-    ("devices", devices.devices, True),
-    ("formats", formats.formats, True),
-    ("targets", targets.targets, True),
-    ("zoo", zoo.zoo, True),
-    ("bench", bench.bench, True),
-    ("train", train.train, True),
-    ("serve", ui.serve, True),
-):
-    app.command(name, cls=_Command, hidden=expert)(_audible(function))
+
+
+def _app(arguments: list[str]) -> typer.Typer:
+    """The command line: with the one command that is called, or with all where help or an unknown name needs them."""
+    app = typer.Typer(
+        name="stead",
+        cls=_Group,
+        help="Find the best assignment of a neural network's operators to devices.",
+        epilog="For experts: stead run | profile | simulate | solvers | devices | formats | targets | zoo | bench | "
+        "train | serve, each with --help.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_main)
+    for verb in [verb for verb in VERBS if verb.name in arguments[:1]] or VERBS:
+        module, _, function = verb.at.partition(":")
+        command = getattr(import_module(f"stead.cli.{module}"), function)
+        app.command(verb.name, cls=_Command, hidden=verb.expert)(_audible(command))
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -130,8 +124,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
-def main(
+def _main(
     version: bool = typer.Option(
         False, "--version", help="Print the version.", callback=_version, is_eager=True
     ),
@@ -148,7 +141,7 @@ def run(arguments: list[str] | None = None) -> None:
 def exit_code(arguments: list[str] | None = None) -> int:
     """The exit code of one command: 0 done, 1 a bug, 2 bad input or output, 3 infeasible, 4 not as planned, 130."""
     with guarded() as out, _renamed_as_notes():
-        code = _exit_code(arguments)
+        code = _exit_code(sys.argv[1:] if arguments is None else arguments)
         out.flush()
         if out.failure is not None:
             complain(f"cannot write to stdout: {out.failure.strerror}")
@@ -176,12 +169,12 @@ def _renamed_as_notes() -> Iterator[None]:
         yield
 
 
-def _exit_code(arguments: list[str] | None) -> int:
+def _exit_code(arguments: list[str]) -> int:
     from stead.errors import Infeasible, SteadError
 
     try:
         with interrupts.heard():
-            ended = app(args=arguments, prog_name="stead", standalone_mode=False)
+            ended = _app(arguments)(args=arguments, prog_name="stead", standalone_mode=False)
         return ended if isinstance(ended, int) else OK
     except typer.Exit as ended:
         return ended.exit_code
@@ -189,7 +182,7 @@ def _exit_code(arguments: list[str] | None) -> int:
         error.show()
         return BAD_INPUT
     except (_Interrupted, KeyboardInterrupt, typer.Abort):
-        makes_plans = "place" in (sys.argv[1:] if arguments is None else arguments)[:1]
+        makes_plans = "place" in arguments[:1]
         complain("interrupted before there was a plan" if makes_plans else "interrupted")
         return INTERRUPTED
     except Infeasible as error:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from stead.costs import Profile
     from stead.engine import Engine
+    from stead.placing.event_log import EventLog
     from stead.problem import Constraints
 
 Model = Annotated[
@@ -148,6 +149,27 @@ def engine_from(text: str | None) -> Iterator[Engine | None]:
 
     with opened_engine(text) as engine:
         yield engine
+
+
+@contextmanager
+def events_to(path: str | None) -> Iterator[EventLog]:
+    """The file of events, open while a command runs; an error that ends the command is its last line."""
+    import sys
+
+    from stead.errors import Infeasible, SteadError
+    from stead.placing.event_log import EventLog
+
+    with EventLog(path) as log:
+        try:
+            yield log
+        except KeyboardInterrupt:
+            log.end(130, message="interrupted")
+            raise
+        except SteadError as error:
+            log.end(3 if isinstance(error, Infeasible) else 2, message=str(error))
+            raise
+    if log.failure:
+        print(f"stead: note: {log.failure}", file=sys.stderr)
 
 
 def model_options(

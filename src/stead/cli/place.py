@@ -81,13 +81,11 @@ def place(
     """Place a model on devices: solve, compare with simple rules, write the plan."""
     from functools import partial
 
-    from stead.cli.event_file import told
     from stead.cli.interrupts import within
     from stead.cli.progress import Progress
     from stead.errors import BadInput
     from stead.placing.loading import load as load_model
     from stead.placing.place import place as find
-    from stead.placing.start_files import start_from
     from stead.problem import objective_from
     from stead.solvers import Budget
     from stead.solvers import solver as solver_named
@@ -126,8 +124,11 @@ def place(
                        schedule=schedule)
         for name in ([objective] if objective else ["latency", "throughput"])
     ]  # fmt: skip
-    ask = partial(ask, start=None if start is None else start_from(start))
-    with told(events) as log, options.engine_from(engine) as spread:
+    if start is not None:
+        from stead.placing.start_files import start_from
+
+        ask = partial(ask, start=start_from(start))
+    with options.events_to(events) as log, options.engine_from(engine) as spread:
         ask = ask if spread is None else partial(ask, spread=_spread(spread, journal))
         asked = {"model": model, "graph": loaded.graph.fingerprint, "operators": len(loaded.graph)}
         log.begin("place", devices=loaded.cluster.names, time_limit=time_limit, evaluations=evaluations, **asked)
@@ -171,7 +172,7 @@ def _found(
 
                 try:
                     plans.append(
-                        ask(objective=goal, on_improvement=progress.improved, on_step=doing, on_event=log.heard)
+                        ask(objective=goal, on_improvement=progress.improved, on_step=doing, on_event=log.listener)
                     )
                 except Infeasible as error:
                     progress.doing("looking for what would help")
@@ -269,15 +270,15 @@ def _print(
     import sys
     from dataclasses import asdict
 
-    from stead.cli.output import plan_document, print_json
     from stead.cli.streams import look, print_lines, show
     from stead.report import explain
-    from stead.report.phase_table import phase_table
     from stead.report.text import line, summary
 
     for note in loaded.notes:
         print(f"stead: note: {note}", file=sys.stderr)
     if json:
+        from stead.cli.output import plan_document, print_json
+
         also = {"written": [str(path) for path in written], "assumed": {one.name: one.size for one in loaded.assumed}}
         phases = [{"phases": [asdict(phase) for phase in plan.solution.phases]} if verbose else {} for plan in plans]
         documents = [{**plan_document(plan), **also, **more} for plan, more in zip(plans, phases, strict=True)]
@@ -287,6 +288,8 @@ def _print(
         first = () if number else assumed
         show(summary(explain(plan), look(), devices=() if number else loaded.resolutions, assumed=first))
         if verbose:
+            from stead.report.phase_table import phase_table
+
             show("\n".join(["", *phase_table(plan.solution.phases, look()), ""]))
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from stead import clock
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from stead.solvers import Improvement
 
 PATIENCE_SECONDS = 0.5  # before the first line
@@ -45,9 +43,7 @@ class Progress:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def doing(self, step: str) -> None:

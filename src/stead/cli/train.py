@@ -67,7 +67,6 @@ def train(
     import sys
     from importlib import import_module
 
-    from stead.cli.event_file import told
     from stead.cli.output import print_json
     from stead.cli.streams import look, print_lines, show
     from stead.cli.train_progress import TrainProgress
@@ -97,7 +96,7 @@ def train(
     measured: dict[str, Any] = {}
     try:
         with (
-            told(events) as log,
+            options.events_to(events) as log,
             _measuring(reward, graphs, devices, goal, on, executor, engine is not None, run, seed) as source,
             options.engine_from(engine) as spread,
         ):

@@ -220,7 +220,8 @@ class Cluster:
             raise BadCluster('routing "host" joins accelerators with CPUs, but no device is of kind "cpu"')
         object.__setattr__(self, "hosts", tuple(self.hosts))
         object.__setattr__(self, "levels", tuple(self.levels))
-        check_levels(self.levels, len(self.devices))
+        if self.levels:
+            check_levels(self.levels, len(self.devices))
         if self.hosts:
             _check_hosts(self.hosts, self.names)
 

@@ -60,7 +60,7 @@ def check_levels(levels: Sequence[Level], devices: int) -> None:
                 f"level {outer.name} has groups of {outer.size} devices, which groups of {inner.size} "
                 f"(level {inner.name}) cannot fill; give a larger multiple"
             )
-    if levels and levels[-1].size < devices:
+    if levels[-1].size < devices:
         raise BadCluster(
             f"the last level, {levels[-1].name}, joins {levels[-1].size} of {devices} devices; "
             "add one that joins them all"

@@ -38,7 +38,8 @@ def routes_of(cluster: Cluster) -> Routes:
     latency = np.full((count, count), np.inf)
     rate = np.full((count, count), np.inf)
     gap = np.zeros((count, count))
-    fill_links(cluster.levels, latency, rate, gap)
+    if cluster.levels:
+        fill_links(cluster.levels, latency, rate, gap)
     position = {device.name: d for d, device in enumerate(cluster.devices)}
     for link in cluster.links:
         pair = position[link.source], position[link.target]

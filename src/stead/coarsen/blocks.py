@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,22 @@ class Layers:
         return len(self.names)
 
 
+_known: WeakKeyDictionary[Problem, Layers] = WeakKeyDictionary()
+
+
 def layers_of(problem: Problem) -> Layers:
-    """The repeated blocks found in module paths; without such paths every unit is a layer.
+    """The repeated blocks found in module paths; without such paths every unit is a layer. Found once per problem.
 
     Operators outside all blocks go with the block they read from (heads), or else with the first one that
     reads from them (embeddings, masks). Backward operators go with the forward operator they belong to.
     """
+    if problem not in _known:
+        _known[problem] = found = _layers_of(problem)
+        found.of_operator.setflags(write=False)
+    return _known[problem]
+
+
+def _layers_of(problem: Problem) -> Layers:
     graph = problem.graph
     blocks = block_paths(module_paths(graph))
     names = tuple(dict.fromkeys(block for block in blocks if block))

@@ -14,6 +14,7 @@ from itertools import accumulate, permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices
 from stead.problem import Problem
 from stead.sim import simulate_many
 
@@ -28,9 +29,9 @@ class Stretches:
     devices: tuple[int, ...]  # in the order of their stretches; every device once
     counts: tuple[int, ...]  # [position in `devices`]
 
-    def of_items(self) -> NDArray[np.uint8]:  # [item]
+    def of_items(self) -> NDArray[np.int64]:  # [item]
         """The device of every item."""
-        return np.repeat(np.array(self.devices, dtype=np.uint8), self.counts)
+        return np.repeat(np.array(self.devices, dtype=np.int64), self.counts)
 
     @property
     def used(self) -> Stretches:
@@ -67,12 +68,12 @@ class Items:
     problem: Problem
     item: NDArray[np.int32]  # [operator]; -1: stays as in `base`
     count: int
-    base: NDArray[np.uint8]  # [operator]
+    base: DeviceIndices  # [operator]
 
-    def row(self, stretches: Stretches) -> NDArray[np.uint8]:  # [operator]
+    def row(self, stretches: Stretches) -> DeviceIndices:  # [operator]
         """The devices of all operators."""
-        placed = np.append(stretches.of_items(), np.uint8(0))
-        return np.where(self.item >= 0, placed[self.item], self.base).astype(np.uint8)
+        placed = np.append(stretches.of_items(), 0)
+        return np.where(self.item >= 0, placed[self.item], self.base).astype(self.base.dtype)
 
     def nearest(
         self, used: Sequence[int], others: Sequence[int], *, like: Sequence[int], first: int | None = None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stead.export.hf_modules import Modules, is_block
 from stead.graph import Graph
 from stead.readers.common.op_costs import SOFTMAX_FLOPS
-from stead.readers.hf.sketch import ROTATION_FLOPS
+from stead.readers.hf.module_costs import ROTATION_FLOPS
 
 KIND = "Attention"
 ROTARY = "rotary"  # in the name of a module that makes cosines and sines

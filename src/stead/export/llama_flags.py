@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.classes import DeviceIndices, device_type
 from stead.errors import BadInput, did_you_mean
 from stead.export.layer_stack import BEFORE, LayerStack, stack_of
 from stead.export.llama_cpp import buffer_names
@@ -64,7 +65,7 @@ class _Flags:
         return self.fit and self.ngl is None and not self.split and not self.overrides
 
 
-def llama_setup(text: str, problem: Problem) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+def llama_setup(text: str, problem: Problem) -> tuple[DeviceIndices, tuple[str, ...]]:
     """The device of every operator that flags mean, and what there is to say about them."""
     stack = stack_of(problem.graph)
     flags = _flags(text, len(stack))
@@ -84,7 +85,7 @@ def llama_setup(text: str, problem: Problem) -> tuple[NDArray[np.uint8], tuple[s
         said = stack.called([n for n, d in enumerate(table) if d < 0])
         raise BadInput(f'{said} would be on the CPU, which is not among the devices; add "+ cpu"')
     places = [host if d < 0 else cards[d] for d in table]
-    row = np.array([places[max(0, p)] for p in stack.position.tolist()], dtype=np.uint8)
+    row = np.array([places[max(0, p)] for p in stack.position.tolist()], dtype=device_type(len(problem.cluster)))
     if host is not None:
         row[stack.position == BEFORE] = host
     else:
@@ -178,7 +179,7 @@ def _cards(flags: _Flags, buffers: Sequence[str]) -> list[int]:
 
 
 def _override(
-    problem: Problem, stack: LayerStack, overrides: Sequence[Override], buffers: Sequence[str], row: NDArray[np.uint8]
+    problem: Problem, stack: LayerStack, overrides: Sequence[Override], buffers: Sequence[str], row: DeviceIndices
 ) -> None:
     """Put operators whose tensors are overridden where their weights are."""
     if not overrides:

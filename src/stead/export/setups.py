@@ -114,13 +114,13 @@ def _from_device_map(text: str, problem: Problem) -> Setup:
     if bare:
         name = graph.operator_names[bare[0]]
         raise BadInput(f"{where}: no module in the map holds {name!r} ({len(bare)} operators with weights)")
-    row = spread_labels(graph, labels).astype(np.uint8)  # what has no weights runs where its inputs are
+    row = spread_labels(graph, labels)  # what has no weights runs where its inputs are
     streams = "cpu" in found.values() and len(set(found.values())) > 1 and not where.endswith(".stead.json")
     return _mapped(problem, row, _counted_where_used(problem, row, devices, idle), streams=streams)
 
 
 def _counted_where_used(
-    problem: Problem, row: NDArray[np.uint8], devices: Mapping[str, int], idle: Sequence[str]
+    problem: Problem, row: NDArray[np.int32], devices: Mapping[str, int], idle: Sequence[str]
 ) -> tuple[str, ...]:
     """A note on every module that only holds a weight, and on another device than what uses that."""
     graph, notes = problem.graph, []
@@ -132,7 +132,7 @@ def _counted_where_used(
     return tuple(notes)
 
 
-def _mapped(problem: Problem, row: NDArray[np.uint8], notes: tuple[str, ...], *, streams: bool) -> Setup:
+def _mapped(problem: Problem, row: NDArray[np.integer[Any]], notes: tuple[str, ...], *, streams: bool) -> Setup:
     """A placement by a `device_map`, with what "cpu" means in it."""
     options = {"cpu_means": "offload"} if streams else {}
     return Setup(Placement(problem, row), "hf", options, (*notes, STREAMED) if streams else notes)
@@ -205,11 +205,11 @@ def _from_partition(text: str, problem: Problem) -> Setup:
     stack, partition = stack_of(problem.graph), _value_of("VLLM_PP_LAYER_PARTITION", text).strip()
     size = partition.count(",") + 1
     cards = _visible(text, _cards(problem.cluster, size, "stages"), problem.cluster)
-    layers = np.zeros(len(stack), dtype=np.uint8)
+    layers = np.zeros(len(stack), dtype=np.int64)
     for rank, d in enumerate(cards):
         begin, end = pp_indices(len(stack), rank, size, partition)
         layers[begin:end] = d
-    return Setup(_by_layers(problem, stack, int(layers[0]), layers, int(layers[-1])), "vllm")
+    return Setup(_by_layers(problem, stack, int(layers[0]), layers.tolist(), int(layers[-1])), "vllm")
 
 
 def _visible(text: str, cards: list[int], cluster: Cluster) -> list[int]:
@@ -238,7 +238,7 @@ def _from_layout(text: str, problem: Problem) -> Setup:
         layers += [d] * part.count("t")
         before = d if "E" in part else before
         after = d if "L" in part else after
-    return Setup(_by_layers(problem, stack, before, np.array(layers, dtype=np.uint8), after), "megatron")
+    return Setup(_by_layers(problem, stack, before, layers, after), "megatron")
 
 
 def _from_stages(text: str, problem: Problem) -> Setup:
@@ -264,7 +264,7 @@ def _from_stages(text: str, problem: Problem) -> Setup:
     if bare:
         name = graph.operator_names[bare[0]]
         raise BadInput(f"{where}: no stage holds {name!r} ({len(bare)} operators with weights are left out)")
-    return Setup(Placement(problem, spread_labels(graph, row).astype(np.uint8)), "torchtitan")
+    return Setup(Placement(problem, spread_labels(graph, row)), "torchtitan")
 
 
 def _named(graph: Graph, modules: Sequence[str], name: str, where: str) -> NDArray[np.int64]:
@@ -293,8 +293,8 @@ def _cards(cluster: Cluster, count: int, what: str) -> list[int]:
     return cards[:count]
 
 
-def _by_layers(problem: Problem, stack: LayerStack, before: int, layers: NDArray[np.uint8], after: int) -> Placement:
-    places = np.array([before, *layers.tolist(), after], dtype=np.uint8)
+def _by_layers(problem: Problem, stack: LayerStack, before: int, layers: Sequence[int], after: int) -> Placement:
+    places = np.array([before, *layers, after])
     return Placement(problem, places[stack.position - BEFORE])
 
 

@@ -9,7 +9,6 @@ keys and values has as many blocks on every stage as the tightest one has room f
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -97,23 +96,6 @@ def pp_indices(layers: int, rank: int, size: int, partition: str | None = None) 
             counts[-i] += 1
     start = sum(counts[:rank])
     return start, start + counts[rank]
-
-
-def cache_tokens(
-    stages: Sequence[tuple[int, int, int, int]], *, kv_bytes_per_token: int, tensor_parallel: int = 1
-) -> int:
-    """Tokens whose keys and values all stages have room for.
-
-    A stage is (usable bytes, bytes of weights, bytes of workspace, layers); `kv_bytes_per_token` are of one layer.
-
-    >>> cache_tokens([(1000, 400, 100, 2), (1000, 100, 100, 5)], kv_bytes_per_token=10)
-    16
-    """
-    return min(
-        math.floor((usable - weights - workspace) / (layers * kv_bytes_per_token / tensor_parallel))
-        for usable, weights, workspace, layers in stages
-        if layers
-    )
 
 
 def _own_rule(partition: str) -> Callable[[int, int, int], tuple[int, int]] | None:

@@ -161,7 +161,7 @@ class GraphBuilder:
         `Refresh` beside the reader receives the updated weight: see `refreshed`. Without `refresh` there is none.
         """
         graph = self._graph()
-        return refreshed(graph) if refresh else graph
+        return refreshed(graph) if refresh and graph.is_training else graph
 
     def _graph(self) -> Graph:
         parents = self._parents()

@@ -7,9 +7,11 @@ Blocks such as `model.layers.3` are what rules of thumb count, cut and never spl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +19,14 @@ from numpy.typing import NDArray
 from stead.graph.graph import FORWARD, Graph
 
 UNKNOWN = -1
+BORDERS = "./#"  # between components of a path
 EXPERTS = "experts"  # a module of this name may live apart from its block: runtimes can load that
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+_paths: WeakKeyDictionary[Graph, tuple[str, ...]] = WeakKeyDictionary()
+
+
+class Call(NamedTuple):
     """One call of a module."""
 
     module: str
@@ -60,12 +65,11 @@ def common_path(paths: Sequence[str]) -> str:
     >>> common_path(["dec.1#7/dec.1.gates#7", "dec.1#7"]), common_path(["model.layers.3.mlp", "model.layers.31"])
     ('dec.1#7', 'model.layers')
     """
-    shared: list[str] = []
-    for parts in zip(*(re.split(r"(?=[./#])", path) for path in paths), strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return "".join(shared)
+    ends = min(paths, default=""), max(paths, default="")
+    shared = commonprefix(ends)  # noqa: RUF071 (letters of all that lie between them; borders below)
+    if all(path[len(shared) : len(shared) + 1] in ("", *BORDERS) for path in paths):
+        return shared
+    return shared[: max(0, *(shared.rfind(border) for border in BORDERS))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +156,17 @@ def is_expert(module: str) -> bool:
     return EXPERTS in module.split(".")
 
 
-def module_paths(graph: Graph) -> list[str]:  # [operator]
+def module_paths(graph: Graph) -> tuple[str, ...]:  # [operator]
     """The module each operator lies in; one without a module lies where its forward operator does.
 
-    Where modules are given as calls, such as `dec.1#7/gates#7`, it is the module that is called: `dec.1.gates`.
+    Where modules are given as calls, such as `dec.1#7/gates#7`, it is the module that is called: `dec.1.gates`. Found
+    once per graph.
     """
-    given = [graph.modules[v] or graph.modules[u] for v, u in enumerate(forward_anchors(graph).tolist())]
-    plain = {path: module_path(path) for path in dict.fromkeys(given)}
-    return [plain[path] for path in given]
+    if graph not in _paths:
+        given = [graph.modules[v] or graph.modules[u] for v, u in enumerate(forward_anchors(graph).tolist())]
+        plain = {path: module_path(path) for path in dict.fromkeys(given)}
+        _paths[graph] = tuple(plain[path] for path in given)
+    return _paths[graph]
 
 
 def forward_anchors(graph: Graph, known: Mapping[int, int] | None = None) -> NDArray[np.int64]:  # [operator]

@@ -104,14 +104,15 @@ class Members:
         np.cumsum(np.bincount(group, minlength=count), out=self.first[1:])
         self.heads = self.operators[self.first[:-1]]
         self.sizes = np.diff(self.first)
+        self._listed: list[int] = self.operators.tolist()
+        self._begins: list[int] = self.first.tolist()
         # Most arithmetic, then most traffic, then first.
         order = np.lexsort((-graph.moved_bytes, -graph.flops, group))
         self.leaders = order[self.first[:-1]].tolist()
 
     def of(self, g: int) -> list[int]:
         """The operators of one group."""
-        operators: list[int] = self.operators[self.first[g] : self.first[g + 1]].tolist()
-        return operators
+        return self._listed[self._begins[g] : self._begins[g + 1]]
 
     def several(self) -> list[int]:
         """Groups of more than one operator."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from stead import clock
 from stead.errors import Infeasible, SteadError
-from stead.placing.spread import Spread
 from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
@@ -18,6 +18,9 @@ from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto, that_work
 from stead.solvers.events import Event, Incumbent
 from stead.solvers.phases import Phase
+
+if TYPE_CHECKING:
+    from stead.placing.spread import Spread
 
 BASELINES = (*(name for name in solver_names("rule") if name != "single"), "metis", "mtkahypar")
 MANY_OPERATORS = 20_000  # beyond, rules that walk through trees of modules come after those that take no time

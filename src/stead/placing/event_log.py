@@ -20,8 +20,8 @@ import json
 import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from stead import clock
@@ -63,9 +63,7 @@ class EventLog:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -89,6 +87,11 @@ class EventLog:
     def doing(self, step: str) -> None:
         """Say what is being done from now on."""
         self.write("step", step=step)
+
+    @property
+    def listener(self) -> Callable[[Event], None] | None:
+        """Who hears events of a search; None without a file, so that nobody makes any."""
+        return None if self._path is None else self.heard
 
     def heard(self, event: Event) -> None:
         """Write an event of a search, unless it says nothing new."""

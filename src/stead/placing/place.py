@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stead import clock
 from stead.cluster import Cluster
@@ -15,8 +15,6 @@ from stead.errors import BadInput, Infeasible, did_you_mean
 from stead.graph import Graph
 from stead.placing.attempt import LEAST_RULE_SECONDS, Attempt, run_baselines
 from stead.placing.loading import Loaded, load
-from stead.placing.remedies import remedies
-from stead.placing.spread import Spread
 from stead.plan import Baseline, Plan, provenance
 from stead.problem import Constraints, Objective, Placement, Problem, objective_from
 from stead.readers import Model
@@ -39,6 +37,9 @@ from stead.solvers.whole_blocks import (
     said_of_all,
     whole_blocks,
 )
+
+if TYPE_CHECKING:
+    from stead.placing.spread import Spread
 
 Start = Callable[[Problem], Placement]  # a placement to begin with, once the problem is known
 
@@ -110,6 +111,8 @@ def place(
         limit = TIME_LIMIT_SECONDS if time_limit is None else time_limit
         seconds = max(began + limit - clock.now(), LEAST_FIX_SECONDS, FIX_SHARE * limit)
         whole = granularity == "block"
+        from stead.placing.remedies import remedies  # a whole room of its own, for where nothing fits
+
         error.fixed_by(lambda: remedies(loaded, goal, constraints, whole_blocks=whole, seconds=seconds))
         raise
 

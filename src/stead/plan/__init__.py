@@ -5,10 +5,15 @@ simulator), `rows` packs long lists of numbers, `checksums` finds what was chang
 the file holds.
 """
 
+from typing import TYPE_CHECKING
+
+from stead.lazy import first_use
 from stead.plan.fields import FORMAT, VERSION, Baseline
 from stead.plan.plan import Plan, provenance
-from stead.plan.reading import Contents, is_plan, read_plan
 from stead.plan.writing import plan_bytes, plan_document, plan_text, write_plan
+
+if TYPE_CHECKING:
+    from stead.plan.reading import Contents, is_plan, read_plan
 
 __all__ = [
     "FORMAT",
@@ -24,3 +29,6 @@ __all__ = [
     "read_plan",
     "write_plan",
 ]
+
+# Who makes a plan reads none.
+__getattr__ = first_use(__name__, dict.fromkeys(("Contents", "is_plan", "read_plan"), "stead.plan.reading"))

@@ -11,25 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from stead import report
 from stead.errors import MissingExtra
 from stead.plan.fields import Baseline
-from stead.plan.reading import read_plan
 from stead.plan.writing import plan_document, write_plan
 from stead.problem import Placement, Problem
-from stead.report import (
-    Frame,
-    LayerRow,
-    View,
-    card,
-    explain,
-    explain_operators,
-    layer_rows,
-    operator_columns,
-    operator_text,
-    page,
-    summary,
-    view,
-)
 from stead.sim import Trace, simulate
 from stead.solvers import Solution
 from stead.version import __version__
@@ -79,27 +65,27 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """The plan as a notebook shows it: a small table without script."""
-        return card(self)
+        return report.card(self)
 
-    def view(self) -> View:
+    def view(self) -> report.View:
         """What the report shows, as arrays: slices, transfers, memory, boxes; see `stead.report.columns`."""
-        return view(self)
+        return report.view(self)
 
-    def show(self, height: int = 900) -> Frame:
+    def show(self, height: int = 900) -> report.Frame:
         """The whole report, for the last line of a notebook's cell."""
-        return Frame(page(self), height)
+        return report.Frame(report.page(self), height)
 
-    def layers(self) -> list[LayerRow]:
+    def layers(self) -> list[report.LayerRow]:
         """Which layer is where: one row for what a device holds of a kind of layer, exceptions last."""
-        return sorted(layer_rows(self.problem, self.placement), key=lambda row: row.exception)
+        return sorted(report.layer_rows(self.problem, self.placement), key=lambda row: row.exception)
 
     def summary(self) -> str:
         """The plan in one screen of text."""
-        return summary(explain(self))
+        return report.summary(report.explain(self))
 
     def explain(self, name: str) -> str:
         """Why the operators that fit a name, a pattern or a module path are where they are."""
-        return "\n".join(operator_text(one) for one in explain_operators(self, name))
+        return "\n".join(report.operator_text(one) for one in report.explain_operators(self, name))
 
     def to_frame(self) -> Any:
         """A pandas table with one row per operator; times are NaN where the objective has no time line."""
@@ -107,7 +93,7 @@ class Plan:
             pandas = import_module("pandas")
         except ImportError:
             raise MissingExtra("pandas", "pandas", "plan.to_frame()") from None
-        return pandas.DataFrame(operator_columns(self))
+        return pandas.DataFrame(report.operator_columns(self))
 
     def apply(self, module: Any, inputs: Any = None, *, devices: Mapping[str, str] | None = None) -> Any:
         """A torch module that runs on the devices of the plan; see `stead.export.apply`."""
@@ -125,6 +111,8 @@ class Plan:
     @staticmethod
     def load(path: str | Path) -> Plan:
         """Read a plan back; the placement is simulated again, and what does not belong together is an error."""
+        from stead.plan.reading import read_plan
+
         read = read_plan(path)
         plan = Plan(read.problem, read.solution, read.baselines, read.provenance)
         plan.__dict__["trace"] = read.trace  # where cached_property keeps it

@@ -56,7 +56,6 @@ from stead.errors import BadInput
 from stead.printing.printable import printable, shortened
 
 VERSION = 1
-MEDIA_TYPE = "application/vnd.stead.view"
 LONGEST_NAME = 240  # of an operator, tensor or box; longer ones lose their middle
 _DTYPES = {"u1": "u1", "u2": "<u2", "u4": "<u4", "f4": "<f4", "d4": "<u4", "utf8": "u1"}
 

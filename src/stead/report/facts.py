@@ -19,8 +19,7 @@ from stead.problem import Placement, Problem, matching
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.granularity import Levels
 from stead.report.layers import LayerRow, layer_rows
-from stead.report.refreshes import NOTHING, RefreshFacts, refresh_facts
-from stead.report.tied import TiedFacts, tied_facts
+from stead.report.shared_weights import NOTHING, RefreshFacts, TiedFacts, refresh_facts, tied_facts
 from stead.sim import Move, Timeline, order_after, score_moves, simulate
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,8 +97,7 @@ def layer_rows(problem: Problem, placement: Placement) -> tuple[LayerRow, ...]:
     return _Map(problem, placement.devices).rows()
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(NamedTuple):
     """What a row is about, besides its numbers."""
 
     device: int
@@ -210,6 +210,8 @@ class _Map:
 
     def _home(self, members: list[int]) -> int:
         """The device of most operators, experts aside; of equals that with the most weights, then the first."""
+        if len({self.devices[v] for v in members}) == 1:
+            return self.devices[members[0]]
         dense = [v for v in members if not is_expert(self.paths[v])] or members
         counts = Counter(self.devices[v] for v in dense)
         held = Counter[int]()

@@ -18,9 +18,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from stead.printing.svg import escape
-from stead.report.card import plain
 from stead.report.columns import View
 from stead.report.facts import explain
+from stead.report.notebook_card import plain
 from stead.report.plan_view import view
 
 if TYPE_CHECKING:

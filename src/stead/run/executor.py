@@ -50,11 +50,6 @@ class Contention:
     steal_ticks: int = 0  # of all cores
     involuntary_switches: int = 0  # of all workers
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nobody interfered."""
-        return self.steal_ticks == 0 and self.involuntary_switches == 0
-
 
 @dataclass(frozen=True, slots=True)
 class Burst:

@@ -25,7 +25,6 @@ from stead.errors import BadInput
 from stead.graph import Graph
 from stead.placing.recost import with_seconds
 from stead.problem import Placement, Problem
-from stead.report.facts import transfer_count
 from stead.run.calibrate import seconds_of
 
 DRAWS = 200
@@ -64,15 +63,6 @@ class Gain:
     def __str__(self) -> str:
         verdict = "" if self.survives else ": within noise"
         return f"{self.ratio:.2f}x over {self.over} ({self.low:.2f}x to {self.high:.2f}x as costs may be){verdict}"
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The placement to take among several, and what its gain over the simple ones is worth."""
-
-    name: str
-    placement: Placement
-    gain: Gain | None  # over the best of the others; None if there are none
 
 
 def bars_of(repeats: Sequence[NDArray[np.float64]]) -> Bars:
@@ -154,27 +144,6 @@ def gain_over(
     ratios = table[:, 1:].min(axis=1) / table[:, 0]
     low, high = np.quantile(ratios, [LOW, HIGH])
     return Gain(names[best], float(here[1 + best] / here[0]), float(low), float(high))
-
-
-def choose(
-    problem: Problem,
-    bars: Bars,
-    candidates: Mapping[str, Placement],
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Chosen:
-    """The best candidate, or of those that the noise cannot tell from it the one with the fewest transfers."""
-    names, placements = list(candidates), list(candidates.values())
-    table = _drawn(problem, bars, placements, draws, seed)
-    typical = np.median(table, axis=0)
-    best = int(np.argmin(typical))
-    tied = [i for i in range(len(names)) if np.quantile(table[:, i] / table[:, best], LOW) <= 1.0]
-    sent = {i: transfer_count(problem.graph, placements[i].devices, len(problem.cluster)) for i in tied}
-    taken = min(tied, key=lambda i: (sent[i], typical[i]))
-    others = {name: one for i, (name, one) in enumerate(candidates.items()) if i != taken}
-    gain = gain_over(problem, bars, placements[taken], others, draws=draws, seed=seed) if others else None
-    return Chosen(names[taken], placements[taken], gain)
 
 
 def _drawn(

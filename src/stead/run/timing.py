@@ -13,7 +13,6 @@ import resource
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from stead.run.executor import Burst, Contention
@@ -58,9 +57,7 @@ class RealTime:
                 self.leave()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.leave()
 
     def leave(self) -> None:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from stead.errors import BadInput
 from stead.serve import clusters, models
-from stead.serve.answers import body, download, error, known_model, routes_of, said
+from stead.serve.http_answers import body, download, error, known_model, routes_of, said
 from stead.serve.job_routes import JobRoutes
 from stead.serve.jobs import Jobs
 from stead.serve.plan_routes import PlanRoutes

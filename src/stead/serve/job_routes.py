@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from stead.errors import BadInput
 from stead.serve import models, runs
-from stead.serve.answers import (
+from stead.serve.commands import OUT
+from stead.serve.http_answers import (
     VIEW_TYPE,
     NotThere,
     Table,
@@ -28,7 +29,6 @@ from stead.serve.answers import (
     said,
     whole_number,
 )
-from stead.serve.commands import OUT
 from stead.serve.jobs import Jobs
 from stead.serve.store import Row, Store
 

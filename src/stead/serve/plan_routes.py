@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from stead.errors import BadInput
 from stead.serve import models
-from stead.serve.answers import VIEW_TYPE, NotThere, Table, body, download, packed, said, whole_number
 from stead.serve.commands import child_command
+from stead.serve.http_answers import VIEW_TYPE, NotThere, Table, body, download, packed, said, whole_number
 from stead.serve.jobs import add_plan, keep_plan
 from stead.serve.store import Store
 

@@ -13,9 +13,10 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count, groupby, zip_longest
 from types import MappingProxyType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import BadInput
@@ -26,9 +27,9 @@ from stead.solvers.auto_steps import (
     Tuning,
     constructions,
     first_answers,
+    has_program_of,
     is_full_pipeline,
     late_provers,
-    program_size,
     provers,
     rules,
     searches_orders,
@@ -79,6 +80,7 @@ class Auto:
     It ends early when the gap is next to nothing, and when several rounds in a row improved next to nothing.
     """
 
+    name: ClassVar[str] = "auto"
     exhaustive_below: int = 20_000  # placements
     effort: int = 40_000  # evaluations of the first round of search
     moves: int = 4_000_000  # of the first round of annealing
@@ -92,11 +94,6 @@ class Auto:
             raise BadInput("auto: start is another solver, such as gdp")
         if self.start:
             solver(self.start)  # an unknown one is told now
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "auto"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""
@@ -143,7 +140,7 @@ class Auto:
         not_full = "" if full else "only for the throughput of full pipelines"
         no_stages = "" if isinstance(objective, Throughput) and not full else "only for pipelines of micro-batches"
         above = f"units times devices are more than {tuning.program_size}"
-        no_program = not_full or ("" if program_size(problem) <= tuning.program_size else above)
+        no_program = not_full or ("" if has_program_of(problem, tuning.program_size) else above)
         many = f"more than {tuning.large} operators" if len(problem.graph) > tuning.large else ""
         no_exact = "too large to prove anything" if self.exact else "switched off"
         coarse, coarse_share = "search on graphs of clusters", f"{tuning.coarse_share:.0%} of what is left"
@@ -222,7 +219,6 @@ class _Run:
         self.search, self.phases = search, phases
         self._auto, self._tuning = auto, auto.tuning
         self._found: list[Solution] = []  # by steps
-        self._ladder = Ladder()
         self._coarse: list[Schedule] = []  # what coarser graphs say
         self._starts: list[Schedule] = []  # what steps say, best first
         self._elites: list[Schedule] = []  # of all that search left, best first
@@ -232,6 +228,11 @@ class _Run:
         self._stalled = False
         self._over = False
         self._in_a_hurry = search.spare_seconds < self._tuning.hurry * len(search.problem.graph)
+
+    @cached_property
+    def _ladder(self) -> Ladder:
+        """The coarser graphs, each made when it is first searched."""
+        return Ladder()
 
     def begin_with(self, given: Solution | None) -> None:
         """Let search go on from a placement that was given."""
@@ -299,7 +300,7 @@ class _Run:
         """Whether a program would take too long, or is not worth it."""
         if self.search.gap <= self._tuning.close:
             return "the gap is next to nothing"
-        tiny = program_size(self.search.problem) <= self._tuning.tiny_program
+        tiny = has_program_of(self.search.problem, self._tuning.tiny_program)
         return "" if tiny or self.search.budget.seconds is not None else "no clock to stop it"
 
     def has_no_reason(self) -> str:
@@ -314,7 +315,7 @@ class _Run:
         """Whether the first round is over, or no clock gives out shares."""
         if self.search.counts or self.search.budget.seconds is None:
             return "no clock to give it a share"
-        if program_size(self.search.problem) > self._tuning.early_program:
+        if not has_program_of(self.search.problem, self._tuning.early_program):
             return f"units times devices are more than {self._tuning.early_program}"
         return "in the first round only" if self._part else self.may_not_prove()
 

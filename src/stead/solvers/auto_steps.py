@@ -153,9 +153,9 @@ def searches_orders(problem: Problem) -> bool:
     )
 
 
-def program_size(problem: Problem) -> int:
-    """Choices that an integer program has: units times devices, where they are few, those that its reduction leaves."""
+def has_program_of(problem: Problem, choices: int) -> bool:
+    """Whether an integer program has at most so many choices: units times devices, or what its reduction leaves."""
     most = problem.unit_count * len(problem.cluster)
-    if most > REDUCIBLE or not_steady(problem):
-        return most
-    return reduce(problem, notion="any").count * len(problem.cluster)
+    if most <= choices or most > REDUCIBLE or not_steady(problem):
+        return most <= choices
+    return reduce(problem, notion="any").count * len(problem.cluster) <= choices

@@ -214,7 +214,8 @@ class Search:
         if member.unsupported(self.problem) is not None:
             return None
         try:
-            budget = replace(self.rest_of_budget(share), on_event=self._hear)
+            hears = None if self.budget.on_event is None else self._hear
+            budget = replace(self.rest_of_budget(share), on_event=hears)
             solution = self.answers.ask(member, self.problem, budget, self.seed)
             self.adopt(solution)
             return solution
@@ -337,7 +338,7 @@ class Search:
 
     def _hear(self, told: Event) -> None:
         """Hand on what another solver says of this problem while it works; its answer is adopted when it ends."""
-        if self.budget.on_event is not None and told.kind != "baseline":
+        if told.kind != "baseline":
             self._hand_on(replace(told, evaluations=self.evaluations + told.evaluations))
 
     def _hand_on(self, event: Event) -> None:

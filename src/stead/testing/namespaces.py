@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from types import TracebackType
 from typing import Self
 
 BURST_BYTES = 4 * 2**10  # that pass at once: far below the tensors of interest, or small messages seem free
@@ -70,9 +69,7 @@ class Namespaces:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def cut(self, h: int) -> None:

@@ -58,11 +58,6 @@ def synthetic(family: str, **options: Any) -> Graph:
     return graph
 
 
-def family_names() -> list[str]:
-    """Every family there is."""
-    return list(FAMILIES)
-
-
 def family_options(family: str) -> dict[str, Any]:
     """Options of a family and their defaults.
 

@@ -13,8 +13,8 @@ from stead.readers.hf.config import Config, NotAnalytic
 from stead.readers.hf.decoder import Decoder, decoder
 from stead.readers.hf.encoder import bert, roberta
 from stead.readers.hf.encoder_decoder import t5, whisper
+from stead.readers.hf.module_costs import Act, Sketch
 from stead.readers.hf.multimodal import image_tokens, llava
-from stead.readers.hf.sketch import Act, Sketch
 from stead.readers.hf.step import DEFAULT_CACHE, DEFAULT_CONTEXT, NOT_SAID, Phase, Step, Traffic, Types
 from stead.readers.hf.vision import clip_vision, patches, siglip_vision, vit
 

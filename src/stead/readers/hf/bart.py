@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stead.readers.hf.config import Config, NotAnalytic
 from stead.readers.hf.encoder_decoder import Heads, cached_attention, cross_attention, self_attention
-from stead.readers.hf.sketch import Act, Sketch
+from stead.readers.hf.module_costs import Act, Sketch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from stead.readers.hf.module_costs import Act, Sketch
 from stead.readers.hf.moe import Experts, experts
-from stead.readers.hf.sketch import Act, Sketch
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stead.readers.hf.config import Config, NotAnalytic
-from stead.readers.hf.sketch import Act, Sketch
+from stead.readers.hf.module_costs import Act, Sketch
 
 
 def bert(sketch: Sketch, config: Config, head: str) -> None:

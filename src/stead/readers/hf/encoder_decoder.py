@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stead.readers.hf.config import Config
-from stead.readers.hf.sketch import Act, Sketch
+from stead.readers.hf.module_costs import Act, Sketch
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from stead.errors import BadInput
 from stead.graph.kernels import Kernel
 from stead.readers.common.op_costs import SOFTMAX_FLOPS, matmul
-from stead.readers.hf.sketch import Act, Sketch, function_flops
+from stead.readers.hf.module_costs import Act, Sketch, function_flops
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from stead.printing.wording import quoted
 from stead.readers.hf import decoder_families
 from stead.readers.hf.config import Config, NotAnalytic
 from stead.readers.hf.decoder import decoder
-from stead.readers.hf.sketch import Act, Sketch
+from stead.readers.hf.module_costs import Act, Sketch
 from stead.readers.hf.vision import clip_vision, patches, siglip_vision
 
 TOWERS = {"clip_vision_model": clip_vision, "siglip_vision_model": siglip_vision}

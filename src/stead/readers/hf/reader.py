@@ -20,9 +20,9 @@ from stead.readers.common.strict_json import read_json, stem
 from stead.readers.hf.architectures import FAMILIES, family_of, prompt_length, step_of
 from stead.readers.hf.config import MAX_PARTS, Config, NotAnalytic
 from stead.readers.hf.merge import by_block
+from stead.readers.hf.module_costs import Sketch
 from stead.readers.hf.recorded import Asked, captured
 from stead.readers.hf.safetensors import Stored, stored_weights
-from stead.readers.hf.sketch import Sketch
 from stead.readers.hf.step import (
     DEFAULT_DTYPE,
     GRANULARITIES,

@@ -13,7 +13,7 @@ from stead.graph import Graph, GraphBuilder, OperatorId, TensorId
 from stead.graph.kernels import Kernel
 from stead.readers.common.op_costs import SOFTMAX_FLOPS
 from stead.readers.common.tied_weights import Use, all_reduce, are_apart
-from stead.readers.hf.sketch import Act, Part, Sketch
+from stead.readers.hf.module_costs import Act, Part, Sketch
 
 BACKWARD = 2.0  # times the arithmetic of the forward pass
 ADAM_FLOPS = 12.0  # per parameter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ class Chunks:
     the forward pass is cut and backward operators go with their forward operator.
     """
 
+    name: ClassVar[str] = "chunks"
     order: str = ""  # index, rank, depth or level; empty: all of them
     rounds: int = 0  # pieces per device; 0: one, two and four
     mirrored: bool = True
@@ -39,11 +41,6 @@ class Chunks:
             raise BadInput(f"chunks cuts the order by {', '.join(ORDERS)}, got {self.order!r}")
         if self.rounds < 0:
             raise BadInput(f"chunks needs 0 rounds or more, got {self.rounds}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "chunks"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +33,13 @@ ROUNDS = (1, 4, 2)  # pieces per device
 class Cut:
     """All work in one order, a piece for each device as wide as it is fast; the best of a few orders."""
 
+    name: ClassVar[str] = "cut"
     devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
     rounds: int = 0  # pieces per device; 0: one, four and two
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
             raise BadInput(f"cut needs 0 rounds or more, got {self.rounds}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "cut"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,6 +169,7 @@ class Heft(_ListRule):
     producer's device too easily, and takes ranks from mean costs, least costs and the costs of the best device.
     """
 
+    name: ClassVar[str] = "heft"
     average: str = ""  # mean, min or best cost for ranks; empty: all three
     insertion: bool = True  # fill gaps between operators
 
@@ -175,11 +177,6 @@ class Heft(_ListRule):
         _ListRule.__post_init__(self)
         if self.average and self.average not in AVERAGES:
             raise BadInput(f"heft ranks by mean, min or best costs, got {self.average!r}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "heft"
 
     def variants(self) -> list[Variant]:
         """Every bias with every average."""
@@ -195,10 +192,7 @@ class Heft(_ListRule):
 class Peft(_ListRule):
     """PEFT: like HEFT, with a table of what lies behind an operator at best (Arabnejad and Barbosa 2014)."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "peft"
+    name: ClassVar[str] = "peft"
 
     def variants(self) -> list[Variant]:
         """Every bias."""
@@ -209,10 +203,7 @@ class Peft(_ListRule):
 class Etf(_ListRule):
     """ETF: of all that is ready what can start first, wherever that is (Hwang et al. 1989); memory is repaired."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "etf"
+    name: ClassVar[str] = "etf"
 
     @property
     def keeps_memory(self) -> bool:
@@ -228,10 +219,7 @@ class Etf(_ListRule):
 class MEtf(_ListRule):
     """m-ETF: ETF among the devices with room (Jeon et al., Baechi 2020)."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "m-etf"
+    name: ClassVar[str] = "m-etf"
 
     def variants(self) -> list[Variant]:
         """Every bias."""
@@ -246,10 +234,7 @@ class MSct(_ListRule):
     the longest transfers first, each operator with one child and one parent at most.
     """
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "m-sct"
+    name: ClassVar[str] = "m-sct"
 
     def variants(self) -> list[Variant]:
         """Every bias."""
@@ -260,10 +245,7 @@ class MSct(_ListRule):
 class DfsSticky(_ListRule):
     """Depth first: a branch is followed to its end, on one device unless another finishes it clearly earlier."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "dfs-sticky"
+    name: ClassVar[str] = "dfs-sticky"
 
     def variants(self) -> list[Variant]:
         """Every bias."""

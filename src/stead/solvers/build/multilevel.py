@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ MOST_WORK = 30_000_000  # operators times moves that a sweep may simulate: a sec
 class Multilevel:
     """Constructions on a graph of clusters, improved by moving clusters, then their parts, then single units."""
 
+    name: ClassVar[str] = "multilevel"
     base: int = 2048  # operators beyond which a graph of half as many clusters is placed too
     sweeps: int = 2  # over all clusters of a level
     tied: bool = True  # for training, clusters move together with their backward operators
@@ -47,11 +49,6 @@ class Multilevel:
             raise BadInput(
                 f"multilevel needs a base of 2 and 1 sweep at least, got {self.base} and {self.sweeps}"
             )
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "multilevel"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

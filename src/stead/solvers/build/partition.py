@@ -117,6 +117,7 @@ class _Partition(ABC):
 class Metis(_Partition):
     """METIS, by recursive bisection of the graph of units; with `slices` of each slice of time."""
 
+    name: ClassVar[str] = "metis"
     slices: int = 1  # spans of the topological levels whose work is balanced each for itself
 
     package: ClassVar[str] = "pymetis"
@@ -125,11 +126,6 @@ class Metis(_Partition):
         _Partition.__post_init__(self)
         if not 1 <= self.slices <= MOST_SLICES:
             raise BadInput(f"metis balances 1 to {MOST_SLICES} slices, got {self.slices}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "metis"
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Score one partition; with slices, for training also those that bind backward operators to forward ones."""
@@ -228,12 +224,8 @@ class Metis(_Partition):
 class MtKahypar(_Partition):
     """Mt-KaHyPar: a tensor costs its weight once per device that receives it, as it does in the simulator."""
 
+    name: ClassVar[str] = "mtkahypar"
     package: ClassVar[str] = "mtkahypar"
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "mtkahypar"
 
     def _seconds(self, units: _UnitGraph) -> float:
         return KAHYPAR_SECONDS * len(units.pairs[0]) * len(units.devices)

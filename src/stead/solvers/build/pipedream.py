@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,7 @@ from stead.solvers.solution import Budget, Solution
 class Pipedream:
     """The best cut of the graph once every biconnected component is merged, but for the operator where it ends."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "pipedream"
+    name: ClassVar[str] = "pipedream"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It balances loads of full pipelines."""

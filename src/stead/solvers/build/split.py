@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +34,9 @@ class Split:
     link, so the result is exact on chains with equal links and a good start elsewhere.
     """
 
+    name: ClassVar[str] = "split"
     cuts: int = 256  # positions considered; more are thinned out
     states: int = 4096  # sets of used devices considered; beyond, devices are taken in order of speed
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "split"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from stead.solvers.large.parts import (
     part_problem,
     representatives,
 )
-from stead.solvers.large.spread import spreads
+from stead.solvers.large.pieces import spreads
 from stead.solvers.large.traffic import Traffic
 from stead.solvers.large.windows import window_around, window_problem
 from stead.solvers.search.anneal import Anneal
@@ -55,16 +56,12 @@ VAIN_WINDOWS = 3  # in a row, after which it ends
 class Hierarchical:
     """Plans on representatives and along all devices, and improves where the pieces meet."""
 
+    name: ClassVar[str] = "hierarchical"
     most: int = SOLVER_DEVICES  # devices that are planned in detail at a time
 
     def __post_init__(self) -> None:
         if not 2 <= self.most <= SOLVER_DEVICES:
             raise BadInput(f"hierarchical plans 2 to {SOLVER_DEVICES} devices at a time, got {self.most}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "hierarchical"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

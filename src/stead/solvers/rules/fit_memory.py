@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +26,8 @@ class FitMemory:
     Mixtures of experts: everything but the experts first, then the experts of as many layers as still fit.
     """
 
+    name: ClassVar[str] = "fit-memory"
     margin_bytes: int = GIB  # left free on every accelerator
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "fit-memory"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -70,10 +71,7 @@ class _DeviceMap(ABC):
 class HfAuto(_DeviceMap):
     """`device_map="auto"`: about the same bytes on every accelerator."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "hf-auto"
+    name: ClassVar[str] = "hf-auto"
 
     def _caps(self, tree: _ModuleTree, caps: list[int]) -> list[int]:
         return _balanced_caps(tree, caps, low_zero=False)
@@ -83,10 +81,7 @@ class HfAuto(_DeviceMap):
 class HfSequential(_DeviceMap):
     """`device_map="sequential"`: fill the first accelerator, then the next."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "hf-sequential"
+    name: ClassVar[str] = "hf-sequential"
 
     def _caps(self, tree: _ModuleTree, caps: list[int]) -> list[int]:
         return caps
@@ -96,10 +91,7 @@ class HfSequential(_DeviceMap):
 class HfBalancedLow0(_DeviceMap):
     """`device_map="balanced_low_0"`: the same bytes on every accelerator but the first, little there."""
 
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "hf-balanced-low-0"
+    name: ClassVar[str] = "hf-balanced-low-0"
 
     def _caps(self, tree: _ModuleTree, caps: list[int]) -> list[int]:
         return _balanced_caps(tree, caps, low_zero=True)

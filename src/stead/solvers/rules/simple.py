@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,12 +139,8 @@ class _Rule(ABC):
 class Even(_Rule):
     """The same number of layers on each device (the rule of vLLM)."""
 
+    name: ClassVar[str] = "even"
     devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "even"
 
     def wish(self, problem: Problem) -> Wish:
         """Layers in order; the remainder goes to the stages before the last, one each."""
@@ -155,12 +152,8 @@ class Even(_Rule):
 class Capacity(_Rule):
     """Layers in proportion to usable memory, at least one each (the rule of exo)."""
 
+    name: ClassVar[str] = "capacity"
     devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "capacity"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It needs a layer for every device."""
@@ -178,12 +171,8 @@ class Capacity(_Rule):
 class Bandwidth(_Rule):
     """Layers in proportion to memory bandwidth, which is what token generation is bound by."""
 
+    name: ClassVar[str] = "bandwidth"
     devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "bandwidth"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It needs the memory bandwidth of every device."""
@@ -206,12 +195,8 @@ class Balanced(_Rule):
     Backward operators go with the forward operator they belong to.
     """
 
+    name: ClassVar[str] = "balanced"
     devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "balanced"
 
     def wish(self, problem: Problem) -> Wish:
         """Shares of the work in proportion to speed; an operator goes where its middle lies."""
@@ -231,17 +216,13 @@ class Balanced(_Rule):
 class RoundRobin(_Rule):
     """Operators, or layers, dealt out to the devices in turn."""
 
+    name: ClassVar[str] = "round-robin"
     by: str = "operator"  # or "layer"
     devices: str = ""  # names such as gpu0,gpu1; empty: every accelerator
 
     def __post_init__(self) -> None:
         if self.by not in ("operator", "layer"):
             raise BadInput(f"round-robin deals by operator or layer, got {self.by!r}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "round-robin"
 
     def wish(self, problem: Problem) -> Wish:
         """Number i of the units or layers on device i modulo their number."""
@@ -254,16 +235,12 @@ class RoundRobin(_Rule):
 class Random:
     """A placement drawn at random, every unit on any device that is allowed for it; or the best of several."""
 
+    name: ClassVar[str] = "random"
     samples: int = 1
 
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise BadInput(f"random draws at least 1 sample, got {self.samples}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "random"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""
@@ -292,12 +269,8 @@ class Random:
 class GreedySupport(_Rule):
     """Every operator on the first device that supports it (OpenVINO HETERO, ONNX Runtime)."""
 
+    name: ClassVar[str] = "greedy-support"
     order: str = ""  # names such as npu,gpu,cpu; empty: accelerators first, then CPUs
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "greedy-support"
 
     def wish(self, problem: Problem) -> Wish:
         """The first allowed device of each operator; devices that are not listed come last."""

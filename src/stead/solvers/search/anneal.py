@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +44,10 @@ class Anneal:
     limit comes first.
     """
 
+    name: ClassVar[str] = "anneal"
     moves: int = 40_000_000
     moves_per_evaluation: int = 100
     threads: int = 0  # 0: all cores; the answer does not depend on it
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "anneal"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It balances loads of full pipelines, on every cluster."""

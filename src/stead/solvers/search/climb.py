@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +26,8 @@ class Climb:
     whenever the clock does not intervene.
     """
 
+    name: ClassVar[str] = "climb"
     patience: int = 4096
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "climb"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It takes every problem."""

@@ -8,6 +8,7 @@ end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +33,11 @@ class LocalSearch:
     One evaluation of a budget stands for one simulated placement or for `moves_per_evaluation` moves looked at.
     """
 
+    name: ClassVar[str] = "local-search"
     starts: int = 10
     least_gain: float = 1e-5  # of the load, below which a descent ends
     moves_per_evaluation: int = 100
     threads: int = 0  # 0: all cores; the answer does not depend on it
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "local-search"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It balances loads of full pipelines, on every cluster."""

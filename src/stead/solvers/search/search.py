@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class ScheduleSearch:
     the same answer for any number of threads unless the clock intervenes.
     """
 
+    name: ClassVar[str] = "search"
     starts: str = STARTS  # names of solvers, separated by commas; unknown ones are passed over
     effort: int = 20_000
     streams: int = 2  # searches that go on to the end, each on a thread of its own if there are so many
@@ -59,11 +61,6 @@ class ScheduleSearch:
             raise BadInput(f"search needs an effort of at least 1 evaluation, got {self.effort}")
         if not 1 <= self.streams <= 64:
             raise BadInput(f"search runs 1 to 64 streams, got {self.streams}")
-
-    @property
-    def name(self) -> str:
-        """The name it is called by."""
-        return "search"
 
     def unsupported(self, problem: Problem) -> str | None:
         """It needs a schedule that an order decides."""

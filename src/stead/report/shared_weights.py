@@ -1,4 +1,4 @@
-"""Tied weights in a plan: on which devices they are, and what it takes to keep them equal."""
+"""Weights that several devices hold: tied ones and trained ones, and what it takes to keep them equal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.cluster.classes import DeviceIndices
-from stead.graph import FORWARD, PHASES, Graph
+from stead.cluster.devices import MAX_DEVICES
+from stead.graph import FORWARD, REFRESH, UPDATE, Graph
+from stead.graph.arrays import distinct_pairs
 from stead.problem import Placement
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.readers.common.tied_weights import are_apart
 from stead.sim import Trace
 
-UPDATE = PHASES.index("update")
 WORTH_SAYING = 0.01  # of the bytes of all weights; below that a weight in two places is no news
 
 
@@ -33,6 +34,18 @@ class TiedFacts:
     def is_trained(self) -> bool:
         """Whether an all-reduce keeps it equal."""
         return self.sent_bytes > 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshFacts:
+    """Weights that are read elsewhere than updated."""
+
+    weights: int
+    transfers: int  # one for each device that reads a weight and does not update it
+    sent_bytes: int  # per step
+
+
+NOTHING = RefreshFacts(0, 0, 0)
 
 
 def tied_facts(placement: Placement, trace: Trace) -> tuple[TiedFacts, ...]:
@@ -68,7 +81,7 @@ def _spread(graph: Graph, devices: DeviceIndices) -> NDArray[np.bool_]:  # [weig
     forward = graph.phases[graph.weight_users] == FORWARD
     weight = graph.weight_of_use[forward]
     on = devices[graph.weight_users[forward]].astype(np.int64)
-    lowest = np.full(len(graph.weight_bytes), 256, dtype=np.int64)
+    lowest = np.full(len(graph.weight_bytes), MAX_DEVICES, dtype=np.int64)
     highest = np.full(len(graph.weight_bytes), -1, dtype=np.int64)
     np.minimum.at(lowest, weight, on)
     np.maximum.at(highest, weight, on)
@@ -83,8 +96,7 @@ def _exchanged(graph: Graph, devices: DeviceIndices, users: NDArray[np.int32]) -
     producer, reader = graph.tensor_producer[tensor], graph.readers
     sent = own[producer] & own[reader] & (graph.phases[producer] == UPDATE) & (graph.tensor_bytes[tensor] > 0)
     sent &= devices[producer] != devices[reader]
-    pairs = np.unique(np.stack([tensor[sent], devices[reader[sent]].astype(np.int64)], axis=1), axis=0)
-    return pairs[:, 0]
+    return distinct_pairs(tensor[sent], devices[reader[sent]])[0]
 
 
 def _seconds(trace: Trace, tensors: Sequence[str]) -> float | None:
@@ -99,3 +111,15 @@ def _seconds(trace: Trace, tensors: Sequence[str]) -> float | None:
         return None
     begin, end = run.transfers.begin_ticks[own].min(), run.transfers.arrive_ticks[own].max()
     return float(end - begin) / TICKS_PER_SECOND
+
+
+def refresh_facts(placement: Placement) -> RefreshFacts:
+    """What is sent after the updates of a step so that the next one has the new weights."""
+    graph, devices = placement.problem.graph, placement.devices
+    if REFRESH not in graph.kinds:
+        return NOTHING
+    is_refresh = np.array([kind == REFRESH for kind in graph.kinds], dtype=bool)
+    tensor, reader = graph.tensor_of_read, graph.readers
+    sent = is_refresh[reader] & (devices[graph.tensor_producer[tensor]] != devices[reader])
+    weight, _ = distinct_pairs(tensor[sent], devices[reader[sent]])
+    return RefreshFacts(len(np.unique(weight)), len(weight), int(graph.tensor_bytes[weight].sum()))
