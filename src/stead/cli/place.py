@@ -68,7 +68,7 @@ def place(
     ),
     json: options.Json = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Also what every phase of the search took and gained.")
+        bool, typer.Option("-v", "--verbose", help="Also what phases of the search and kinds of moves took and gained.")
     ] = False,
     start: options.Start = None,
     events: options.Events = None,
@@ -272,7 +272,7 @@ def _print(
     from stead.cli.output import plan_document, print_json
     from stead.cli.streams import look, print_lines, show
     from stead.report import explain
-    from stead.report.phase_table import phase_table
+    from stead.report.phase_table import kind_table, phase_table
     from stead.report.text import line, summary
 
     for note in loaded.notes:
@@ -287,7 +287,8 @@ def _print(
         first = () if number else assumed
         show(summary(explain(plan), look(), devices=() if number else loaded.resolutions, assumed=first))
         if verbose:
-            show("\n".join(["", *phase_table(plan.solution.phases, look()), ""]))
+            tables = [one(plan.solution.phases, look()) for one in (phase_table, kind_table)]
+            show("\n".join(text for lines in tables if lines for text in ("", *lines)) + "\n")
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"
         print_lines([line("both", f"the placements for latency and for throughput {agree}")])
