@@ -138,6 +138,20 @@ def test_the_tuning_changes_the_search() -> None:
     assert rounds[0] == 0
 
 
+def test_series_is_left_out_where_it_cannot_raise_the_bound() -> None:
+    # A wide graph over slow links: few operators stand on the chain, and the longest path is below the bound by area.
+    graph = synthetic("layered", operators=120, width=24, seed=1)
+    cluster, _ = cluster_from("2x 3090")
+    problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
+    said = {}
+    for quick in (119, 120):  # operators that take next to no time
+        chosen = Auto(exhaustive_below=0, effort=50, tuning=Tuning(quick_series=quick))
+        phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=300)).phases}
+        (series,) = phases["exact"].parts
+        said[quick] = series.runs, series.why_not
+    assert said == {119: (0, "blocks of its chain cannot raise the bound"), 120: (1, "")}
+
+
 @pytest.mark.parametrize("little", [0.0, 4.0])
 def test_proofs_that_take_longer_than_what_is_counted_are_left_out(little: float) -> None:
     graph = synthetic("layered", operators=60, seed=1)

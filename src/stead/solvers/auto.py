@@ -337,6 +337,10 @@ class _Run:
                 self.phases.skipped_part(step.name, "it would take longer than is left for it")
                 continue
             search.doing(step.name)
+            in_vain = step.in_vain(search.problem, search.bound_seconds)
+            if in_vain:
+                self.phases.skipped_part(step.name, in_vain)
+                continue
             share = step.counted_share if search.counts and step.counted_share else step.share
             with self.phases.part(step.name):
                 solution = search.try_solver(step.solver(), share=share)
