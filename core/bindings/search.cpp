@@ -31,11 +31,18 @@ void bind_result(nb::module_& module) {
         "sends", [](const SearchState& self) { return static_cast<int>(self.sends); },
         "Which tensor a channel sends first: 0 by producers, 1 by first readers.");
     state.def_ro("ticks", &SearchState::ticks);
+    nb::class_<MoveTally>(module, "MoveTally", "What moves of one kind came to.")
+        .def_ro("name", &MoveTally::name)
+        .def_ro("tried", &MoveTally::tried)
+        .def_ro("kept", &MoveTally::kept)
+        .def_ro("work", &MoveTally::work, "Operators decoded or looked at, and moves.")
+        .def_ro("gain", &MoveTally::gain, "By what share each one shortened its schedule, all together.");
     bind_interruptible<SearchResult>(module, "SearchResult", "What a local search has found.")
         .def_ro("pool", &SearchResult::pool, "Distinct states, best first.")
         .def_ro("moves", &SearchResult::moves, "Moves that were tried.")
         .def_ro("work", &SearchResult::work, "Operators decoded, and moves.")
-        .def_ro("trail", &SearchResult::trail, "One point per round.");
+        .def_ro("trail", &SearchResult::trail, "One point per round.")
+        .def_ro("kinds", &SearchResult::kinds, "What moves of each kind came to.");
 }
 
 /// Makespans after single changes, each made to what the ones before left; see the docstring below.

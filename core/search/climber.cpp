@@ -140,7 +140,7 @@ void Climber::step() {
     stager_.keep();
     overflow_ = overflow;
     remember();
-    reward(move, std::max<Ticks>(0, now - ticks), work() - before);
+    reward(move, std::max<Ticks>(0, now - ticks), work() - before, true);
 }
 
 Move Climber::choose() {
@@ -151,9 +151,11 @@ Move Climber::choose() {
 }
 
 /// Remembers what a move gained and cost.
-void Climber::reward(Move move, Ticks gain, std::int64_t cost) {
+void Climber::reward(Move move, Ticks gain, std::int64_t cost, bool kept) {
     const int i = static_cast<int>(move);
-    gain_[i] += static_cast<double>(gain) / static_cast<double>(std::max<Ticks>(1, best_.ticks));
+    const double share = static_cast<double>(gain) / static_cast<double>(std::max<Ticks>(1, best_.ticks));
+    tallies_[i].add({.tried = 1, .kept = kept, .work = cost, .gain = share});
+    gain_[i] += share;
     cost_[i] += static_cast<double>(cost);
     tries_[i] += 1.0;
     if (++until_shares_ < share_interval) return;

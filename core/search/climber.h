@@ -47,6 +47,8 @@ public:
     const SearchState& best() const { return best_; }
     std::int64_t moves() const { return moves_; }
     std::int64_t work() const { return decoder_.decoded() + stager_.work() + moves_; }
+    /// [kind of move]
+    const std::array<MoveTally, move_count>& tallies() const { return tallies_; }
 
 private:
     using Clock = std::chrono::steady_clock;
@@ -56,7 +58,7 @@ private:
     void restart();
     void step();
     Move choose();
-    void reward(Move move, Ticks gain, std::int64_t cost);
+    void reward(Move move, Ticks gain, std::int64_t cost, bool kept = false);
     void set_shares();
     Ticks threshold();
     Ticks patience(Move move) const;
@@ -84,6 +86,7 @@ private:
 
     std::array<double, move_count> gain_, cost_, tries_, share_;
     int until_shares_ = 0;
+    std::array<MoveTally, move_count> tallies_;
 };
 
 }  // namespace stead

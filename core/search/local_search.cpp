@@ -247,7 +247,14 @@ private:
         for (const auto& climber : climbers_) pool_.offer(climber->best());  // one each, so that they differ
         result_.pool = pool_.take();
         result_.work = work();
-        for (const auto& climber : climbers_) result_.moves += climber->moves();
+        result_.kinds.resize(move_count);
+        for (const auto& climber : climbers_) {
+            result_.moves += climber->moves();
+            for (int m = 0; m < move_count; ++m) {
+                result_.kinds[m].name = move_names[m];
+                result_.kinds[m].add(climber->tallies()[m]);
+            }
+        }
         return std::move(result_);
     }
 

@@ -36,6 +36,7 @@ struct SearchResult {
     std::int64_t moves = 0;
     std::int64_t work = 0;
     std::vector<TrailPoint> trail;  // [round]
+    std::vector<MoveTally> kinds;   // [kind of move]
 };
 
 /// Improves the starts. The result depends on the number of threads only where time runs out; the best start is never

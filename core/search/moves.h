@@ -1,6 +1,7 @@
 // Moves of a local search on (devices, order): what to try next, staged on a decoder.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,6 +45,24 @@ enum class Move : std::uint8_t {
     count
 };
 inline constexpr int move_count = static_cast<int>(Move::count);
+inline constexpr std::array<const char*, move_count> move_names{
+    "one unit", "few units", "many units", "block", "large block", "swap", "shift", "sort a stretch", "sort all"};
+
+/// What moves of one kind came to.
+struct MoveTally {
+    const char* name = "";
+    std::int64_t tried = 0;
+    std::int64_t kept = 0;
+    std::int64_t work = 0;  // operators decoded or looked at, and moves
+    double gain = 0.0;      // by what share each one shortened its schedule, all together
+
+    void add(const MoveTally& other) {
+        tried += other.tried;
+        kept += other.kept;
+        work += other.work;
+        gain += other.gain;
+    }
+};
 
 /// Stages moves on a decoder, most of them near longest paths.
 class Moves {

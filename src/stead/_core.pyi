@@ -477,6 +477,26 @@ class SearchState:
     @property
     def ticks(self) -> int: ...
 
+class MoveTally:
+    """What moves of one kind came to."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tried(self) -> int: ...
+
+    @property
+    def kept(self) -> int: ...
+
+    @property
+    def work(self) -> int:
+        """Operators decoded or looked at, and moves."""
+
+    @property
+    def gain(self) -> float:
+        """By what share each one shortened its schedule, all together."""
+
 class SearchResult:
     """What a local search has found."""
 
@@ -499,6 +519,10 @@ class SearchResult:
     @property
     def trail(self) -> list[TrailPoint]:
         """One point per round."""
+
+    @property
+    def kinds(self) -> list[MoveTally]:
+        """What moves of each kind came to."""
 
 def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, starts: Annotated[NDArray, dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_sends: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> SearchResult:
     """

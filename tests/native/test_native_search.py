@@ -125,6 +125,23 @@ def test_threads_do_not_change_the_answer(operators: int, budget: int, sends: di
     assert [(p.spent, p.ticks) for p in one.trail] == [(p.spent, p.ticks) for p in two.trail]
 
 
+def test_every_move_counts_as_one_of_its_kind() -> None:
+    problem = problem_of(150)
+    one, two = (
+        _native.search(problem.native, **starts_of(problem), budget=400_000, seconds=600.0, threads=threads)
+        for threads in (1, 2)
+    )
+    kinds = {kind.name: kind for kind in one.kinds}
+    assert len(kinds) == len(one.kinds)
+    assert sum(kind.tried for kind in one.kinds) == one.moves
+    assert all(kind.kept <= kind.tried <= kind.work for kind in one.kinds)
+    assert all(kind.kept or not kind.gain for kind in one.kinds)
+    assert kinds["one unit"].gain > 0
+    assert [(k.name, k.tried, k.kept, k.work, k.gain) for k in one.kinds] == [
+        (k.name, k.tried, k.kept, k.work, k.gain) for k in two.kinds
+    ]
+
+
 def test_windows_of_a_large_graph_keep_values_exact() -> None:
     problem = problem_of(7000, family="lstm-grid")
     given = starts_of(problem)

@@ -11,7 +11,7 @@ import pytest
 from stead import Budget, Infeasible, Latency, Problem, Roofline, Solution, Throughput, cluster_from
 from stead.errors import BadInput
 from stead.problem import Constraints, Fifo, Objective
-from stead.report.phase_table import phase_table
+from stead.report.phase_table import kind_table, phase_table
 from stead.solvers import Search, solver
 from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto, first_of_each
@@ -55,6 +55,44 @@ def test_phases_add_up_to_the_search() -> None:
     assert all(bool(phase.runs) != bool(phase.why_not) for phase in solution.phases)
 
 
+def test_parts_of_a_phase_are_what_it_asked_its_rounds_and_new_starts() -> None:
+    solution = quick().solve(unproved(), Budget(evaluations=20_000))
+    phases = {phase.name: phase for phase in solution.phases}
+    asked = [part.name for part in phases["rules"].parts]
+    assert asked == phases["rules"].does.split(", ")
+    assert [part.name for part in phases["search"].parts] == [
+        f"round {number + 1}" for number in range(phases["search"].runs)
+    ]
+    assert [part.name for part in phases["starting again"].parts][:2] == ["new start 1", "new start 2"]
+    for name in ("rules", "search", "starting again"):
+        parts, whole = phases[name].parts, phases[name]
+        assert sum(part.evaluations for part in parts) == whole.evaluations
+        assert sum(part.seconds for part in parts) <= whole.seconds
+    assert sum(part.gained_seconds for part in phases["search"].parts) == pytest.approx(
+        phases["search"].gained_seconds, abs=1e-12
+    )
+
+
+def test_kinds_of_moves_belong_to_the_phases_that_made_them() -> None:
+    solution = quick().solve(unproved(), Budget(evaluations=20_000))
+    phases = {phase.name: phase for phase in solution.phases}
+    for name in ("search", "starting again"):
+        kinds = phases[name].kinds
+        assert sum(kind.tried for kind in kinds) > 100
+        assert sum(kind.seconds for kind in kinds) <= phases[name].seconds
+        assert sum(part.tried for one in phases[name].parts for part in one.kinds) == sum(k.tried for k in kinds)
+    assert not phases["rules"].kinds
+
+
+def test_the_table_of_kinds_shows_what_moves_took_and_returned() -> None:
+    phases = quick().solve(unproved(), Budget(evaluations=20_000)).phases
+    lines = kind_table(phases)
+    assert lines[0].split() == ["move", "tried", "kept", "took", "share", "gain", "gain/s"]
+    assert {line[1:].split("  ")[0] for line in lines[2:]} <= {kind.name for phase in phases for kind in phase.kinds}
+    assert any(line.startswith(" one unit ") for line in lines)
+    assert kind_table([phase for phase in phases if phase.name == "rules"]) == []
+
+
 def test_a_phase_that_the_budget_leaves_nothing_for_says_so() -> None:
     phases = {one.name: one for one in Auto().solve(two_towers(Throughput()), Budget(evaluations=1)).phases}
     assert phases["rules"].runs == 1
@@ -67,12 +105,14 @@ def test_the_table_of_phases_shows_time_gain_and_reasons() -> None:
     phases = Auto(exhaustive_below=0).solve(two_towers(), Budget(evaluations=400)).phases
     lines = phase_table(phases)
     assert lines[0].split() == [
-        "phase", "runs", "took", "evaluations", "before", "after", "gain", "what", "it", "does,", "or", "why", "it",
-        "did", "not", "run",
+        "phase", "runs", "took", "evaluations", "after", "gain", "gain/s", "bound", "what", "it", "does,", "or", "why",
+        "it", "did", "not", "run",
     ]  # fmt: skip
     (rules,) = (line for line in lines if line.startswith(" rules"))
-    assert rules.split()[-1].endswith(("hf-sequential", "greedy-support…"))
+    assert "single, even, balanced" in rules
     assert "first" in rules.split()
+    (bounds,) = (line for line in lines if line.startswith(" bounds"))
+    assert "100.00" in bounds.split()  # of 7.5 s are proved at once
     assert any("not run: no solver was named to begin with" in line for line in lines)
 
 
@@ -98,16 +138,30 @@ def test_the_tuning_changes_the_search() -> None:
     assert rounds[0] == 0
 
 
-@pytest.mark.parametrize(("little", "evaluations"), [(0.0, 0), (4.0, 1)])
-def test_proofs_that_take_longer_than_what_is_counted_are_left_out(little: float, evaluations: int) -> None:
+def test_series_is_left_out_where_it_cannot_raise_the_bound() -> None:
+    # A wide graph over slow links: few operators stand on the chain, and the longest path is below the bound by area.
+    graph = synthetic("layered", operators=120, width=24, seed=1)
+    cluster, _ = cluster_from("2x 3090")
+    problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
+    said = {}
+    for quick in (119, 120):  # operators that take next to no time
+        chosen = Auto(exhaustive_below=0, effort=50, tuning=Tuning(quick_series=quick))
+        phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=300)).phases}
+        (series,) = phases["exact"].parts
+        said[quick] = series.runs, series.why_not
+    assert said == {119: (0, "blocks of its chain cannot raise the bound"), 120: (1, "")}
+
+
+@pytest.mark.parametrize("little", [0.0, 4.0])
+def test_proofs_that_take_longer_than_what_is_counted_are_left_out(little: float) -> None:
     graph = synthetic("layered", operators=60, seed=1)
     cluster, _ = cluster_from("3090,3060")
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
     chosen = Auto(exhaustive_below=0, tuning=Tuning(little_seconds=little))
-    asked = [step.name for row in chosen.steps_for(problem) if row.name == "exact" for step in row.steps]
-    assert asked[0] == "series"
     phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=200)).phases}
-    assert (phases["exact"].evaluations > 0) == bool(evaluations)
+    (series,) = (part for part in phases["exact"].parts if part.name == "series")
+    assert bool(series.runs) == bool(little)
+    assert series.why_not == ("" if little else "it would take longer than is left for it")
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from stead import Costs, GraphBuilder, Latency, Placement, Problem, simulate
+from stead.cluster import Cluster, Device, link_all
 from stead.placing.loading import load
 from stead.sim import best_bound
 from stead.sim.bounds import heaviest_path, least_seconds
 from stead.solvers import Budget, Solver, solver
 from stead.solvers.exact.series import Series
 from stead.solvers.exact.series_blocks import Tables, blocks
+from stead.solvers.exact.series_reach import series_in_vain
 from stead.testing import chain3, diamond, tiny_cluster, two_towers
 from stead.testing.contracts import SolverContract
+from stead.workloads import synthetic
 from stead.workloads.demo import demo_graph
 
 
@@ -140,3 +143,31 @@ def test_the_bound_is_below_every_placement_under_every_lump() -> None:
     for _ in range(50):
         trace = simulate(problem, Placement(problem, rng.integers(0, 2, len(problem.graph))))
         assert not trace.feasible or trace.objective_seconds >= bound
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_said_to_be_in_vain_would_be(seed: int) -> None:
+    # With the bounds that hold anyway, and with worse ones that series would have to beat.
+    graph = synthetic(("layered", "lstm-grid", "inception")[seed % 3], operators=60, seed=seed)
+    held = int(graph.weight_bytes.sum()) + int(graph.tensor_bytes.sum())
+    vain = 0
+    for share in (0.75, 2.0):  # of everything that a device can hold
+        names = ["d0", "d1", "d2"]
+        devices = tuple(Device(name, memory_bytes=int(share * held)) for name in names)
+        cluster = Cluster(devices, link_all(names, bytes_per_second=5e9, latency_seconds=1e-5))
+        seconds = np.random.default_rng(seed).choice([1e-5, 5e-5, 2e-4], size=(len(graph), 1)) * [1.0, 1.0, 1.5]
+        problem = Problem(graph, cluster, Costs(graph, cluster, seconds))
+        by_series = Series().solve(problem, Budget(seconds=20.0))
+        known = best_bound(problem).seconds
+        if series_in_vain(problem, known):
+            vain += 1
+            assert by_series.bound_seconds == known
+        if by_series.bound_seconds > known:
+            assert not series_in_vain(problem, np.nextafter(by_series.bound_seconds, 0.0))
+    assert vain or seed % 3 == 2
+
+
+@pytest.mark.parametrize("name", ["chain", "demo"])
+def test_chains_are_never_in_vain(name: str) -> None:
+    problem = chain3() if name == "chain" else load(demo_graph(), "3090,3060").problem(Latency())
+    assert series_in_vain(problem, np.inf) == ""

@@ -68,7 +68,7 @@ def place(
     ),
     json: options.Json = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Also what every phase of the search took and gained.")
+        bool, typer.Option("-v", "--verbose", help="Also what phases of the search and kinds of moves took and gained.")
     ] = False,
     start: options.Start = None,
     events: options.Events = None,
@@ -288,9 +288,10 @@ def _print(
         first = () if number else assumed
         show(summary(explain(plan), look(), devices=() if number else loaded.resolutions, assumed=first))
         if verbose:
-            from stead.report.phase_table import phase_table
+            from stead.report.phase_table import kind_table, phase_table
 
-            show("\n".join(["", *phase_table(plan.solution.phases, look()), ""]))
+            tables = [one(plan.solution.phases, look()) for one in (phase_table, kind_table)]
+            show("\n".join(text for lines in tables if lines for text in ("", *lines)) + "\n")
     if len(plans) > 1:
         agree = "agree" if len(written) == 1 else "differ: choose with --objective"
         print_lines([line("both", f"the placements for latency and for throughput {agree}")])

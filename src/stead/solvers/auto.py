@@ -271,8 +271,13 @@ class _Run:
             return
         if not row.steps:
             self.search.doing(f"{row.name}, round {self._part + 1}" if row.each_round else row.name)
-        with self.phases.running(row.name):
+        with self.phases.running(row.name), self._round_of(row):
             row.run(self, row)
+
+    def _round_of(self, row: Row) -> AbstractContextManager[None]:
+        """What is done in a round counts as a part of its phase, unless the solvers do that it asks."""
+        one_of_many = row.each_round and not row.steps
+        return self.phases.part(f"round {self._part + 1}") if one_of_many else nullcontext()
 
     def has_time(self) -> str:
         """Whether there was time from the beginning for rules and constructions first."""
@@ -330,10 +335,16 @@ class _Run:
             if search.done:
                 break
             if self._lacks_time_for(step):
+                self.phases.skipped_part(step.name, "it would take longer than is left for it")
                 continue
             search.doing(step.name)
+            in_vain = step.in_vain(search.problem, search.bound_seconds)
+            if in_vain:
+                self.phases.skipped_part(step.name, in_vain)
+                continue
             share = step.counted_share if search.counts and step.counted_share else step.share
-            solution = search.try_solver(step.solver(), share=share)
+            with self.phases.part(step.name):
+                solution = search.try_solver(step.solver(), share=share)
             self._found += [solution] if solution is not None else []
 
     def _lacks_time_for(self, step: Step) -> bool:
@@ -432,12 +443,13 @@ class _Run:
             if search.done or (vain >= tuning.vain_restarts and worked) or search.gap <= tuning.close:
                 break
             before, spent = search.best_seconds, search.evaluations
-            if searches_orders(problem):
-                self._search_again(self._auto.effort << number // 2, NEW_PARTS + 2 * number)
-            elif is_full_pipeline(problem):
-                self._anneal_again(self._auto.moves << number // 2, NEW_PARTS + 2 * number)
-            else:
-                climb_again(search, patience=tuning.kick_tries, kicks=tuning.kicks, part=number)
+            with self.phases.part(f"new start {number + 1}"):
+                if searches_orders(problem):
+                    self._search_again(self._auto.effort << number // 2, NEW_PARTS + 2 * number)
+                elif is_full_pipeline(problem):
+                    self._anneal_again(self._auto.moves << number // 2, NEW_PARTS + 2 * number)
+                else:
+                    climb_again(search, patience=tuning.kick_tries, kicks=tuning.kicks, part=number)
             vain, since = (vain + 1, since) if search.best_seconds >= before else (0, search.evaluations)
             idle = search.evaluations == spent  # there is nothing to try: more restarts would never end
         if vain and not search.done:

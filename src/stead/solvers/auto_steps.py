@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from stead.errors import BadInput
 from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
 from stead.solvers.exact.mincut import runs_in_turn
 from stead.solvers.exact.reduction import not_steady, reduce
+from stead.solvers.exact.series_reach import series_in_vain
 from stead.solvers.registry import solver
 from stead.solvers.solution import Solver
 
@@ -23,6 +25,7 @@ class Tuning:
     rule_share: float = 0.1  # for rules then: those that walk through trees of modules take long
     partitioning: float = 6e-5  # seconds per operator that a partitioner takes; it cannot be stopped
     series_seconds: float = 2e-3  # per operator that must be left for proofs on chains of blocks: search pays sooner
+    quick_series: int = 300  # operators up to which they take next to no time, so that they are tried in any case
     little_seconds: float = 4.0  # that a step may need however few evaluations are counted
     moves_per_second: int = 4_000_000  # of annealing, to begin no round that could not end
     # Sizes beyond which a method would not come to an end.
@@ -63,6 +66,10 @@ class Tuning:
             raise BadInput("auto: shares, sizes and paces are not negative")
 
 
+def _never(problem: Problem, bound_seconds: float) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One solver of a phase and the share of the remaining budget that it may take."""
@@ -72,6 +79,7 @@ class Step:
     options: tuple[tuple[str, object], ...] = ()
     least_seconds: float = 0.0  # that must be left for one that cannot be stopped
     counted_share: float = 0.0  # where evaluations count and not seconds; 0: the same
+    in_vain: Callable[[Problem, float], str] = field(default=_never, compare=False, repr=False)  # why, by the bound
 
     def solver(self) -> Solver:
         """The solver itself."""
@@ -127,6 +135,7 @@ def provers(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
     series = Step(
         "series", tuning.series_share, least_seconds=tuning.series_seconds * len(problem.graph),
         counted_share=tuning.counted_series_share,
+        in_vain=series_in_vain if len(problem.graph) > tuning.quick_series else _never,
     )  # fmt: skip
     return (series, *((Step("latency-cp", 0.5),) if small else ()))
 

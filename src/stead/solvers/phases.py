@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stead import clock
+from stead.solvers.move_kinds import Kinds, joined
 
 if TYPE_CHECKING:
     from stead.solvers import Search
@@ -35,11 +36,19 @@ class Phase:
     before_seconds: float = math.inf  # the objective when it first began; inf: nothing was found yet
     after_seconds: float = math.inf  # and when it last ended
     gained_seconds: float = 0.0  # by its own runs; inf where it found the first placement of all
+    raised_seconds: float = 0.0  # the same of the bound
     units: str = ""  # what is placed, where a search places blocks first and then operators
+    parts: tuple[Phase, ...] = ()  # solvers that it asked, its rounds, its new starts; in order
+    kinds: Kinds = ()  # of moves
 
     def __str__(self) -> str:
         limit = f" ({self.limit})" if self.limit else ""
         return f"{self.name}: {f'not run: {self.why_not}' if self.why_not else self.does + limit}"
+
+    def with_part(self, part: Phase) -> Phase:
+        """With a part added, or put in the place of the one of its name."""
+        others = tuple(part if one.name == part.name else one for one in self.parts)
+        return replace(self, parts=others if part in others else (*others, part))
 
 
 class Phases:
@@ -48,31 +57,62 @@ class Phases:
     def __init__(self, search: Search, table: list[Phase]) -> None:
         self._search = search
         self._rows = {phase.name: phase for phase in table}
+        self._running = ""  # the name of a phase
 
     @contextmanager
     def running(self, name: str) -> Iterator[None]:
         """Count the enclosed work as a run of the phase, however it ends."""
-        search, row = self._search, self._rows[name]
-        began, evaluations, before = clock.now(), search.evaluations, search.best_seconds
+        self._running = name
+        with self._counted(lambda: self._rows[name], lambda row: self._rows.update({name: row})):
+            yield
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the enclosed work as a part of the phase that is running, too."""
+        whole = self._running
+
+        def found() -> Phase:
+            return next((one for one in self._rows[whole].parts if one.name == name), Phase(name, ""))
+
+        with self._counted(found, lambda part: self._rows.update({whole: self._rows[whole].with_part(part)})):
+            yield
+
+    @contextmanager
+    def _counted(self, found: Callable[[], Phase], keep: Callable[[Phase], None]) -> Iterator[None]:
+        """Add the enclosed work to what is found afterwards, and keep that."""
+        search = self._search
+        began, evaluations = clock.now(), search.evaluations
+        before, bound = search.best_seconds, search.bound_seconds
+        others, search.kinds = search.kinds, ()
         try:
             yield
         finally:
-            after = search.best_seconds
-            self._rows[name] = replace(
-                row,
-                why_not="",
-                runs=row.runs + 1,
-                seconds=row.seconds + clock.now() - began,
-                evaluations=row.evaluations + search.evaluations - evaluations,
-                before_seconds=row.before_seconds if row.runs else before,
-                after_seconds=after,
-                gained_seconds=row.gained_seconds + (before - after if after < before else 0.0),
+            row, after, own = found(), search.best_seconds, search.kinds
+            search.kinds = joined(others, own)
+            keep(
+                replace(
+                    row,
+                    why_not="",
+                    runs=row.runs + 1,
+                    seconds=row.seconds + clock.now() - began,
+                    evaluations=row.evaluations + search.evaluations - evaluations,
+                    before_seconds=row.before_seconds if row.runs else before,
+                    after_seconds=after,
+                    gained_seconds=row.gained_seconds + (before - after if after < before else 0.0),
+                    raised_seconds=row.raised_seconds + search.bound_seconds - bound,
+                    kinds=joined(row.kinds, own),
+                )
             )
 
     def skipped(self, name: str, why_not: str) -> None:
         """Remember why the phase did not run this time; what it did another time counts more."""
         if not self._rows[name].runs:
             self._rows[name] = replace(self._rows[name], why_not=why_not)
+
+    def skipped_part(self, name: str, why_not: str) -> None:
+        """Remember why a part of the phase that is running was left out."""
+        row = self._rows[self._running]
+        self._rows[self._running] = row.with_part(Phase(name, "", why_not=why_not))
 
     def ended(self) -> tuple[Phase, ...]:
         """All rows; those that never had their turn say what ended the search before."""

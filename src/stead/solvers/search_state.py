@@ -17,6 +17,7 @@ from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
 from stead.solvers.answers import Answers
 from stead.solvers.events import Event, Incumbent
+from stead.solvers.move_kinds import Kinds
 from stead.solvers.phases import Phase
 from stead.solvers.solution import Budget, Improvement, LearningStep, Solution, Solver, StoppedBy
 
@@ -48,6 +49,7 @@ class Search:
         self.interrupted = False
         self.notes: list[str] = []
         self.phases: tuple[Phase, ...] = ()
+        self.kinds: Kinds = ()  # of moves of local search, so far
         self.learning: list[LearningStep] = []
         self.answers = Answers() if budget.answers is None else budget.answers
         self._trail: list[Improvement] = []

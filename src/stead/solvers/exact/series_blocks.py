@@ -204,6 +204,13 @@ class Tables:
             self.known[key] = self._made(block, reads, [number[unit] for unit in units.tolist()], head_unit)
         return self.known[key]
 
+    def least_ticks(
+        self, block: Block, devices: NDArray[np.uint8], head: int
+    ) -> NDArray[np.int64]:  # [configuration]
+        """What a block takes at least that begins on `head`, for devices [configuration, operator of the block]."""
+        took = np.stack([self.ticks[v][devices[:, n]] for n, v in enumerate(block.operators)], axis=1)
+        return self._least_ticks(devices, took, self._reads(block), head)
+
     def _reads(self, block: Block) -> list[list[_Read]]:  # [operator of the block]
         """What every operator of a block waits for: tensors of others, and others by way of what was left out.
 

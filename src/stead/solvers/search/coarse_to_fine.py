@@ -20,6 +20,7 @@ from stead.coarsen.clustering import cluster_problem
 from stead.coarsen.grouping import Grouping
 from stead.problem import Problem
 from stead.solvers.build.schedules import Schedule, offer_schedule
+from stead.solvers.move_kinds import joined
 from stead.solvers.part_budgets import limited_share
 from stead.solvers.registry import solver
 from stead.solvers.search.search import ScheduleSearch, schedule_of
@@ -90,6 +91,7 @@ def descend(
             inner = Search(coarse, limit, solver="levels", seed=search.seed)
             carried = _searched(inner, carried, WORTH_SEARCHING * search.best_seconds, evaluations, part)
             search.evaluations += math.ceil(inner.evaluations * scale)
+            search.kinds = joined(search.kinds, inner.kinds)
         carried = [_lifted(grouping, schedule) for schedule in carried[:HANDED_DOWN]]
     for schedule in carried:
         offer_schedule(search, schedule)

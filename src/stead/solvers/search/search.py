@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stead import _native
+from stead import _native, clock
 from stead.errors import BadInput, Infeasible
 from stead.graph.weights import resident_bytes
 from stead.problem import Latency, Placement, PlacetoDispatch, Problem, ProgramOrder
@@ -18,6 +18,7 @@ from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate, simulate_many
 from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
 from stead.solvers.few_devices import few_devices
+from stead.solvers.move_kinds import joined, kinds_of
 from stead.solvers.registry import current_name, solver, solver_names
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search, reraise
@@ -126,7 +127,9 @@ class ScheduleSearch:
             if evaluations < 1 or seconds <= 0:
                 break
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
+            began = clock.now()
             result = self._run(search, pool, room, evaluations, seconds, drawn, streams)
+            search.kinds = joined(search.kinds, kinds_of(result.kinds, clock.now() - began))
             search.evaluations += min(
                 evaluations, result.work // len(search.problem.graph)
             )  # the last move may exceed it
