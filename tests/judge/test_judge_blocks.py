@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
-from brute import TooMany, Truth, truth
+from brute import TooMany, Truth, every_placement, truth
 from numpy.typing import NDArray
-from problems import at_the_byte, drawn
+from problems import at_the_byte, branching, drawn
 
 from stead import _native
 from stead.errors import Infeasible
-from stead.problem import Latency, Problem
+from stead.problem import Fifo, Latency, Priority, Problem, ProgramOrder
 from stead.problem.ticks import TICKS_PER_SECOND
+from stead.sim import simulate_many
 from stead.sim.bounds import NEVER
 
 FUZZ = int(os.environ.get("STEAD_FUZZ", "0"))
 PARTS = 4
 FIRST_SEED = 3_000_000 if FUZZ else 7_000
 MOST_RUNS = 2_000
+POLICIES = Fifo(), Priority(), ProgramOrder()
 
 
 def dataflow(seed: int) -> Truth | None:
@@ -60,23 +63,40 @@ def bound_seconds(problem: Problem, path: NDArray[np.int32], *, most_operators: 
     return np.inf if ticks == NEVER else ticks / TICKS_PER_SECOND
 
 
-def wrong(seed: int, known: Truth) -> list[str]:
+def wrong(seed: int, problem: Problem, possible: float) -> list[str]:
     """Bounds that are above what is possible, by path and by how it was cut and searched."""
-    problem, draw = known.problem, np.random.default_rng(seed)
+    draw = np.random.default_rng(seed)
     found = []
     for _ in range(2):
         path = some_path(problem, draw)
         for most, steps in ((1, 1000), (2, 1000), (3, 1000), (64, 0), (64, 40), (64, 1_000_000)):
             seconds = bound_seconds(problem, path, most_operators=most, steps=steps)
-            if seconds > known.optimum:
+            if seconds > possible:
                 said = f"path {path.tolist()}, at most {most} operators, {steps} steps: {seconds} s"
-                found.append(f"seed {seed}, {problem}: {said}, but {known.optimum} s are possible")
+                found.append(f"seed {seed}, {problem}: {said}, but {possible} s are possible")
     return found
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_blocks_of_a_path_take_no_longer_than_any_run(part):
-    found = [text for one in judged(part, FUZZ or 60) for text in wrong(*one)]
+    found = [text for seed, known in judged(part, FUZZ or 60) for text in wrong(seed, known.problem, known.optimum)]
+    assert not found, "\n".join(found)
+
+
+def best_of_all_placements(problem: Problem) -> float:
+    """The least seconds of any placement in any of three orders, of which a bound knows nothing."""
+    rows = every_placement(problem, 10_000)
+    scores = [simulate_many(problem, rows, policy=policy, threads=1) for policy in POLICIES]
+    return float(min(one.seconds[one.feasible].min(initial=np.inf) for one in scores))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_blocks_of_a_path_take_no_longer_than_any_placement_of_branches(part):
+    found: list[str] = []
+    for seed in range(FIRST_SEED + part, FIRST_SEED + (FUZZ or 60), PARTS):
+        with suppress(Infeasible, TooMany):
+            problem = branching(seed)
+            found += wrong(seed, problem, best_of_all_placements(problem))
     assert not found, "\n".join(found)
 
 
