@@ -5,6 +5,7 @@
 #include "base/placement.h"
 #include "bindings/border.h"
 #include "bounds/area.h"
+#include "bounds/block_chain.h"
 #include "bounds/critical_path.h"
 #include "bounds/cut_path.h"
 #include "bounds/windows.h"
@@ -137,12 +138,47 @@ void bind_paths(nb::module_& module) {
         "Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.");
 }
 
+/// Checks what a chain of blocks relies on: that every operator of a path waits for the one before.
+void check_chain_options(const Problem& problem, const ChainOptions& options) {
+    if (options.units.size() != static_cast<std::size_t>(problem.operators))
+        fail("units needs ", problem.operators, " values, got ", options.units.size());
+    if (options.most_operators < 1) fail("most_operators must be at least 1, got ", options.most_operators);
+    for (std::size_t i = 0; i < options.path.size(); ++i) {
+        const std::int32_t v = options.path[i];
+        if (v < 0 || v >= problem.operators) fail("operators lie in 0..", problem.operators - 1, ", got ", v);
+        if (i == 0) continue;
+        const std::int32_t u = options.path[i - 1];
+        bool waits = false;
+        for (std::int32_t t = problem.tensor_first[u]; t < problem.tensor_first[u + 1]; ++t)
+            waits = waits || std::binary_search(problem.consumer.begin() + problem.consumer_first[t],
+                                                problem.consumer.begin() + problem.consumer_first[t + 1], v);
+        if (!waits) fail("operator ", v, " of the path reads nothing of operator ", u, " before it");
+    }
+}
+
+void bind_blocks(nb::module_& module) {
+    module.def(
+        "block_chain_bound",
+        [](const Problem& problem, const Vector<std::int32_t>& path, const Vector<std::int32_t>& units, Ticks known,
+           std::int64_t steps, int most_operators, double seconds) {
+            check_few_devices(problem, "block_chain_bound");
+            const ChainOptions options{vector(path), vector(units), most_operators, known, steps};
+            check_chain_options(problem, options);
+            Watch watch(checked_seconds(seconds), workers(1));
+            return without_gil([&] { return block_chain_bound(problem, options, watch); });
+        },
+        "problem"_a, nb::kw_only(), "path"_a.noconvert(), "units"_a.noconvert(), "known"_a = 0, "steps"_a,
+        "most_operators"_a = 64, "seconds"_a = INFINITY,
+        "Ticks that the blocks of a path take at least one after another; beyond those that are known, if it can.");
+}
+
 }  // namespace
 
 void bind_bounds(nb::module_& module) {
     bind_work(module);
     bind_windows(module);
     bind_paths(module);
+    bind_blocks(module);
 }
 
 }  // namespace stead::bindings

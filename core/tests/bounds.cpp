@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/watch.h"
+#include "bounds/block_chain.h"
 #include "bounds/critical_path.h"
 #include "bounds/cut_path.h"
 #include "bounds/windows.h"
@@ -37,10 +38,25 @@ void towers_run_side_by_side_and_one_of_them_has_to_cross() {
     CHECK(window_bounds(problem, {bytes, once, 8}, watch).path == ticks(7.5));
 }
 
+void a_block_is_searched_until_its_least_is_known() {
+    const Problem problem = two_towers().build();
+    const Order path{0, 2, 4}, alone{0, 1, 2, 3, 4}, together{0, 1, 0, 1, 1};
+    const auto bound = [&](const Order& units, int most, std::int64_t steps) {
+        Watch watch(inf, {1, {}});
+        return block_chain_bound(problem, {path, units, most, 0, steps}, watch);
+    };
+    CHECK(bound(alone, 64, 0) == ticks(5));        // the path alone
+    CHECK(bound(alone, 64, 10'000) == ticks(7.5));  // each tower on its device, one of them crosses
+    CHECK(bound(alone, 1, 10'000) == ticks(5));     // cut everywhere: the other tower is lost
+    CHECK(bound(together, 64, 10'000) == ticks(7.5));
+    CHECK(bound(Order(5, 0), 64, 10'000) == ticks(9));  // all on one device
+}
+
 }  // namespace
 
 void test_bounds() {
     a_path_is_as_long_as_its_operators();
     a_path_that_no_device_holds_changes_device();
     towers_run_side_by_side_and_one_of_them_has_to_cross();
+    a_block_is_searched_until_its_least_is_known();
 }

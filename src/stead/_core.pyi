@@ -257,6 +257,11 @@ def least_run_ticks(problem: Problem, path: Annotated[NDArray[numpy.int32], dict
     Ticks of a path over all ways to cut it into runs on devices that hold their weights; 2**63 - 1 without one.
     """
 
+def block_chain_bound(problem: Problem, *, path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], units: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], known: int = 0, steps: int, most_operators: int = 64, seconds: float = float('inf')) -> int:
+    """
+    Ticks that the blocks of a path take at least one after another; beyond those that are known, if it can.
+    """
+
 class ListVariant:
     """How one schedule is built."""
 

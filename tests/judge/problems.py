@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs
-from stead.graph import PHASES, Graph, GraphBuilder
+from stead.graph import PHASES, Graph, GraphBuilder, TensorId
 from stead.problem import (
     Constraints,
     Fifo,
@@ -85,6 +85,35 @@ def drawn(seed: int, *, blocks: bool = False) -> Problem:
     return Problem(
         graph, cluster, costs, objective=objective, constraints=_constraints(draw, operators, devices)
     )
+
+
+def branching(seed: int) -> Problem:
+    """Branches that fork and join, one module after another: larger than what has all its orders tried.
+
+    Infeasible if its pins and forbids leave nothing.
+    """
+    draw = random.Random(seed)
+    devices = draw.choice((2, 2, 3))
+    build, count = GraphBuilder("branches"), 0
+
+    def add(reads: Sequence[TensorId]) -> TensorId:
+        nonlocal count
+        made = build.tensor(build.operator(f"v{count}", reads=reads), size_bytes=draw.choice(BYTES))
+        count += 1
+        return made
+
+    last = add(())
+    while count < (5 if devices == 3 else 7):
+        ends = [add((last,)) for _ in range(draw.choice((1, 2, 2, 3)))]
+        ends = [add((end,)) if draw.random() < 0.3 else end for end in ends]
+        if draw.random() < 0.3:
+            add((last,))  # nobody waits for it
+        if draw.random() < 0.2:
+            ends.append(last)
+        last = add(ends)
+    graph, cluster = build.build(), _cluster(draw, devices, host=None)
+    costs, constraints = _costs(draw, graph, cluster), _constraints(draw, count, devices)
+    return Problem(graph, cluster, costs, objective=Latency(), constraints=constraints)
 
 
 def at_the_byte(problem: Problem, seed: int, *, most_runs: int) -> Problem:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stead import _native
+from stead.problem import Problem
 from stead.testing import chain3, two_towers
 
 ROOM = 10**9
@@ -105,3 +106,40 @@ def test_runs_take_paths_only() -> None:
         _native.least_run_ticks(two_towers().native, np.array([0, 1], dtype=np.int32))
     with pytest.raises(ValueError, match=r"operators lie in 0\.\.4"):
         _native.least_run_ticks(two_towers().native, np.array([5], dtype=np.int32))
+
+
+def chain_bound(problem: Problem, path: list[int], units: list[int], **options: int) -> int:
+    return _native.block_chain_bound(
+        problem.native, path=np.array(path, dtype=np.int32), units=np.array(units, dtype=np.int32), **options
+    )
+
+
+def test_blocks_of_two_towers_are_searched_until_one_has_to_cross() -> None:
+    towers = two_towers()
+    path = _native.heaviest_path(towers.native, np.ones(len(towers.graph))).tolist()
+    apart = list(range(len(towers.graph)))
+    assert chain_bound(towers, path, apart, steps=10_000) > chain_bound(towers, path, apart, steps=0)
+
+
+def test_search_of_blocks_ends_where_it_cannot_get_beyond_what_is_known() -> None:
+    towers = two_towers()
+    path = _native.heaviest_path(towers.native, np.ones(len(towers.graph))).tolist()
+    apart = list(range(len(towers.graph)))
+    least = chain_bound(towers, path, apart, steps=10_000)
+    assert chain_bound(towers, path, apart, steps=10_000, known=least) <= least
+
+
+@pytest.mark.parametrize(
+    ("path", "units", "options", "message"),
+    [
+        ([0, 2], [0, 1, 2], {}, "operator 2 of the path reads nothing of operator 0"),
+        ([0, 7], [0, 1, 2], {}, "operators lie in 0..2, got 7"),
+        ([0, 1], [0, 1], {}, "units needs 3 values, got 2"),
+        ([0, 1], [0, 1, 2], {"most_operators": 0}, "most_operators must be at least 1"),
+    ],
+)
+def test_a_chain_of_blocks_needs_a_path(
+    path: list[int], units: list[int], options: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        chain_bound(chain3(), path, units, steps=10, **options)

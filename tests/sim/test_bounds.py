@@ -19,7 +19,7 @@ from stead.problem import Latency, Objective, Priority, Problem, ProgramOrder, T
 from stead.problem.objectives import Load, Pieces
 from stead.sim import lower_bounds, simulate_many
 from stead.testing import chain3, diamond, two_towers
-from stead.testing.tiny import tiny_cluster
+from stead.testing.tiny import tiny_cluster, tiny_problem
 
 OBJECTIVES: tuple[Objective, ...] = (
     Latency(),
@@ -52,6 +52,23 @@ def test_a_path_pays_for_leaving_the_only_device_that_runs_it() -> None:
     seconds[0, 1] = seconds[1, 0] = np.inf  # a only on d0, b only on d1: 1 + 2.5 + 2 + 1
     pinned = Problem(problem.graph, problem.cluster, Costs(problem.graph, problem.cluster, seconds))
     assert values(pinned)["critical path"] == 6.5
+
+
+def test_of_three_branches_between_two_operators_one_moves_or_none() -> None:
+    # a(1) -> b, c, d (3 each) -> e(1): one branch on the other device takes 1 + 2.5 + 3 + 2.5 + 1, none 11
+    reads = {"b": ["a"], "c": ["a"], "d": ["a"], "e": ["b", "c", "d"]}
+    problem = tiny_problem({"a": 1, "b": 3, "c": 3, "d": 3, "e": 1}, reads)
+    found = values(problem)
+    best = best_placement_seconds(problem)
+    assert found["blocks of a path"] == best == 10.0
+    assert max(seconds for name, seconds in found.items() if name != "blocks of a path") < 10.0
+
+
+def test_blocks_of_a_path_add_up() -> None:
+    assert values(two_towers())["blocks of a path"] == 7.5
+    assert values(diamond())["blocks of a path"] == 7.0
+    assert "blocks of a path" not in values(diamond(Latency(execution="sequential")))
+    assert "blocks of a path" not in values(diamond(Throughput(microbatches=2)))
 
 
 def test_one_at_a_time_takes_all_work() -> None:
@@ -305,14 +322,19 @@ def _check(problem: Problem, order: Priority | None = None) -> None:
         bounds = lower_bounds(problem)
     except Infeasible:
         bounds = None
-    devices, operators = len(problem.cluster), len(problem.graph)
-    if devices**operators > 1100:
+    if len(problem.cluster) ** len(problem.graph) > 1100:
         return
-    rows = np.array(list(itertools.product(range(devices), repeat=operators)), dtype=np.uint8)
-    scores = simulate_many(problem, rows.reshape(devices**operators, operators), memory="peak", policy=order)
-    best = scores.seconds[scores.feasible].min(initial=np.inf)
+    best = best_placement_seconds(problem, order)
     if bounds is None:
-        assert not scores.feasible.any()
+        assert best == np.inf
         return
     for bound in bounds:
         assert bound.seconds <= best, bound
+
+
+def best_placement_seconds(problem: Problem, order: Priority | None = None) -> float:
+    """The least of all placements that fit, by the simulator; inf if none does."""
+    devices, operators = len(problem.cluster), len(problem.graph)
+    rows = np.array(list(itertools.product(range(devices), repeat=operators)), dtype=np.uint8)
+    scores = simulate_many(problem, rows.reshape(devices**operators, operators), memory="peak", policy=order)
+    return float(scores.seconds[scores.feasible].min(initial=np.inf))

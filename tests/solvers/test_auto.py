@@ -24,13 +24,15 @@ from stead.workloads import synthetic
 
 PHASES = [
     "bounds", "start", "first answers", "coarse levels first", "rules", "constructions", "exact", "shifting stages",
-    "coarse levels", "search", "transfers", "annealing", "early program", "proofs", "dividing anew", "integer program",
-    "climbing", "starting again",
+    "coarse levels", "search", "transfers", "annealing", "dividing anew first", "early program", "proofs",
+    "dividing anew", "integer program", "climbing", "starting again",
 ]  # fmt: skip
 ROUNDS = {
     "latency": {"coarse levels", "search", "transfers"},
-    "throughput": {"annealing", "early program", "proofs", "dividing anew", "integer program"},
-}
+    "throughput": {
+        "annealing", "dividing anew first", "early program", "proofs", "dividing anew", "integer program",
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("objective", [Latency(), Throughput(), Throughput(microbatches=2)])
@@ -126,6 +128,17 @@ def test_every_number_of_the_tuning_can_be_set_by_name() -> None:
         solver("auto", pool="many")
     with pytest.raises(BadInput, match="not negative"):
         solver("auto", pool="-1")
+
+
+@pytest.mark.parametrize(("quick", "size_decides"), [(0, False), (1300, True)])
+def test_a_program_that_is_quick_comes_before_dividing_anew(quick: int, size_decides: bool) -> None:
+    graph = synthetic("layered", operators=40, seed=1)
+    cluster, _ = cluster_from("3090,3060,3060")
+    problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Throughput())
+    chosen = Auto(exhaustive_below=0, exact=False, moves=2000, tuning=Tuning(quick_program=quick, tiny_program=0))
+    phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=2000)).phases}
+    assert phases["annealing"].runs
+    assert ("units times devices" in phases["dividing anew first"].why_not) is size_decides
 
 
 def test_the_tuning_changes_the_search() -> None:

@@ -6,7 +6,8 @@ Notation    v operator or unit, d device
     h[v]    ticks before which v cannot start       q[v]    ticks that pass at least once v is done
 
 Everything is computed in whole picoseconds, as the simulator counts: a bound can equal a value, and no rounding lifts
-it above one. core/bounds/windows.h and heads_and_tails.h have the proofs of what windows and crowded paths claim.
+it above one. core/bounds/windows.h and heads_and_tails.h have the proofs of what windows and crowded paths claim,
+block_chain.h and block_search.h of what blocks do.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ RUNS_SECONDS = 2.5e-3  # per operator, for minimum cuts of all runs of many oper
 MANY_IN_RUNS, FEW_IN_RUNS = 96, 48
 MEETINGS = 4_000_000  # units times devices of which neighbours are looked at: more would take more than a second
 RUNS_OPERATORS = 1000  # beyond which it would take too long
+BLOCK_STEPS = 4_000_000  # operators to look at in the search of blocks, in all; few graphs need them
+BLOCK_STEPS_PER_SECOND = 4_000_000
+NEVER = np.iinfo(np.int64).max  # ticks of what cannot be
+BLOCK_WAYS = 200_000_000  # operators times devices cubed, for all ways into and out of blocks: more takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,13 @@ def lower_bounds(
     costs them. A problem is never asked twice: what was found with as much time or more is given again.
     """
     looks = int(min(LOOKS, seconds * LOOKS_PER_SECOND))
+    steps = int(min(BLOCK_STEPS, seconds * BLOCK_STEPS_PER_SECOND))
     thorough = _offloads(problem) and seconds >= RUNS_SECONDS * len(problem.graph)
-    effort = looks + thorough
+    effort = looks + steps + thorough
     known = _KNOWN.get(problem)
     if known is None or known[0] < effort:
         end = clock.now() + within
-        known = effort, _found(problem, looks, end, thorough=thorough)
+        known = effort, _found(problem, looks, steps, end, thorough=thorough)
         if _left(end) > _least_window_seconds(problem):  # what the clock cut short is asked again
             _KNOWN[problem] = known
     return known[1]
@@ -82,7 +88,7 @@ def _offloads(problem: Problem) -> bool:
     return isinstance(problem.objective, Latency) and problem.objective.execution == "offload"
 
 
-def _found(problem: Problem, looks: int, end: float, *, thorough: bool) -> tuple[Bound, ...]:
+def _found(problem: Problem, looks: int, steps: int, end: float, *, thorough: bool) -> tuple[Bound, ...]:
     if isinstance(problem.objective, Latency) and isinstance(problem.objective.policy, PlacetoDispatch):
         return ()
     if len(problem.cluster) > SOLVER_DEVICES:
@@ -100,6 +106,8 @@ def _found(problem: Problem, looks: int, end: float, *, thorough: bool) -> tuple
     found += [_largest(problem, table), _largest_together(problem, table)]
     if _left(end) > _least_window_seconds(problem):
         found += _windows(problem, table, looks, end)
+        known = max(bound.seconds for bound in found if bound)
+        found.append(_blocks(problem, known, steps, end))
     if _left(end) > FLOW_SECONDS * len(problem.graph):
         found.append(_call_chain(problem))
     if classes is not None:
@@ -240,6 +248,28 @@ def _windows(problem: Problem, table: _Table, looks: int, end: float) -> tuple[B
             f"what cannot start before {_short(found.head_ticks)} and leaves {_short(found.tail_ticks)} behind it "
             "shares the devices; work may be cut into pieces, weights must fit",
         ),
+    )
+
+
+def _blocks(problem: Problem, known: float, steps: int, end: float) -> Bound | None:
+    """What lies between operators of the heaviest path, searched block by block."""
+    objective, count = problem.objective, len(problem.graph)
+    if not isinstance(objective, Latency) or objective.execution != "dataflow" or not count:
+        return None
+    if count * len(problem.cluster) ** 3 > BLOCK_WAYS:
+        return None
+    ticks = _native.block_chain_bound(
+        problem.native,
+        path=heaviest_path(problem, least_seconds(problem)),
+        units=problem.units.astype(np.int32),
+        known=int(min(known * TICKS_PER_SECOND, NEVER)),
+        steps=steps,
+        seconds=_left(end),
+    )
+    return Bound(
+        "blocks of a path",
+        np.inf if ticks == NEVER else ticks / TICKS_PER_SECOND,
+        "what lies between two operators of a path runs between them, on whatever devices; memory is no matter",
     )
 
 

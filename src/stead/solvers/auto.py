@@ -163,6 +163,9 @@ class Auto:
                 no_orders, run=_Run.order_transfers, not_now=_Run.has_gained, each_round=True),
             Row("annealing", "moves and swaps of units", f"{self.moves} moves, doubled each round", not_full,
                 run=_Run.anneal, each_round=True),
+            Row("dividing anew first", "what some busy devices hold",
+                f"first round, {tuning.dividing_share:.0%} of what is left", no_program,
+                run=_Run.redivide_first, not_now=_Run.may_not_redivide_first, each_round=True),
             Row("early program", "throughput-mip", f"first round, up to {tuning.program_share:.0%} of what is left",
                 no_program, run=_Run.prove_early, not_now=_Run.may_not_prove_early, each_round=True),
             _asks("proofs", late_provers(problem, tuning), not_full or no_exact, "after the first round",
@@ -301,6 +304,12 @@ class _Run:
         """Whether dividing anew has no clock to stop it, or no reason."""
         return self.has_gained() or ("" if self.search.budget.seconds is not None else "no clock to stop it")
 
+    def may_not_redivide_first(self) -> str:
+        """Whether a program would rather prove what annealing has found, or the first round is over."""
+        if program_size(self.search.problem) <= self._tuning.quick_program:
+            return f"units times devices are no more than {self._tuning.quick_program}"
+        return "in the first round only" if self._part else self.may_not_redivide()
+
     def may_not_prove(self) -> str:
         """Whether a program would take too long, or is not worth it."""
         if self.search.gap <= self._tuning.close:
@@ -414,6 +423,11 @@ class _Run:
         spent = 0.0 if search.counts else search.elapsed_seconds - self._began
         with limited(search, seconds=max(self._tuning.least_redividing, spent)):
             redivide(search)
+
+    def redivide_first(self, row: Row) -> None:
+        """Divide anew what annealing could not improve, before a program takes long over a poor incumbent."""
+        with limited_share(self.search, self._tuning.dividing_share):
+            redivide(self.search)
 
     def prove_by_program(self, row: Row) -> None:
         """Try to prove the incumbent."""
