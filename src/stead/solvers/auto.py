@@ -306,7 +306,7 @@ class _Run:
 
     def may_not_redivide_first(self) -> str:
         """Whether a program would rather prove what annealing has found, or the first round is over."""
-        if program_size(self.search.problem) <= self._tuning.quick_program:
+        if has_program_of(self.search.problem, self._tuning.quick_program):
             return f"units times devices are no more than {self._tuning.quick_program}"
         return "in the first round only" if self._part else self.may_not_redivide()
 
