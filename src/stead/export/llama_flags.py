@@ -85,7 +85,9 @@ def llama_setup(text: str, problem: Problem) -> tuple[DeviceIndices, tuple[str, 
         said = stack.called([n for n, d in enumerate(table) if d < 0])
         raise BadInput(f'{said} would be on the CPU, which is not among the devices; add "+ cpu"')
     places = [host if d < 0 else cards[d] for d in table]
-    row = np.array([places[max(0, p)] for p in stack.position.tolist()], dtype=device_type(len(problem.cluster)))
+    row: DeviceIndices = np.array(
+        [places[max(0, p)] for p in stack.position.tolist()], dtype=device_type(len(problem.cluster))
+    )
     if host is not None:
         row[stack.position == BEFORE] = host
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Named(Protocol):
 def projected(
     plan: Plan,
     problem: Problem,
-    row: NDArray[np.uint8],
+    row: NDArray[np.integer[Any]],
     *,
     group: Callable[[int], str],
     name: Callable[[list[int]], str],
@@ -79,7 +79,7 @@ def refuse_replicas(plan: Plan) -> None:
 
 
 def share_of_time(
-    problem: Problem, row: NDArray[np.uint8], group: NDArray[np.int32], count: int
+    problem: Problem, row: NDArray[np.integer[Any]], group: NDArray[np.int32], count: int
 ) -> NDArray[np.int64]:  # [group]
     """The device on which each of `count` groups spends most of its time, the first of equals; -1 for empty groups."""
     inside = np.flatnonzero(group >= 0)

@@ -114,9 +114,9 @@ def _from_device_map(text: str, problem: Problem) -> Setup:
     if bare:
         name = graph.operator_names[bare[0]]
         raise BadInput(f"{where}: no module in the map holds {name!r} ({len(bare)} operators with weights)")
-    row = spread_labels(graph, labels)  # what has no weights runs where its inputs are
+    placed = spread_labels(graph, labels)  # what has no weights runs where its inputs are
     streams = "cpu" in found.values() and len(set(found.values())) > 1 and not where.endswith(".stead.json")
-    return _mapped(problem, row, _counted_where_used(problem, row, devices, idle), streams=streams)
+    return _mapped(problem, placed, _counted_where_used(problem, placed, devices, idle), streams=streams)
 
 
 def _counted_where_used(

@@ -65,9 +65,11 @@ def common_path(paths: Sequence[str]) -> str:
     >>> common_path(["dec.1#7/dec.1.gates#7", "dec.1#7"]), common_path(["model.layers.3.mlp", "model.layers.31"])
     ('dec.1#7', 'model.layers')
     """
+    if len(paths) == 1:
+        return paths[0]
     ends = min(paths, default=""), max(paths, default="")
     shared = commonprefix(ends)  # noqa: RUF071 (letters of all that lie between them; borders below)
-    if all(path[len(shared) : len(shared) + 1] in ("", *BORDERS) for path in paths):
+    if {path[len(shared) : len(shared) + 1] for path in paths} <= {"", *BORDERS}:
         return shared
     return shared[: max(0, *(shared.rfind(border) for border in BORDERS))]
 
