@@ -76,6 +76,15 @@ def test_opinions_are_zero_at_first_and_change_with_updates(name: str) -> None:
         assert opinions_of(own.thinks, own.tasks[0].inputs).any()
 
 
+def test_names_of_equal_devices_do_not_keep_opinions_at_zero() -> None:
+    problem = grid(layers=2, steps=4)  # two equal devices: what opposite shakes find are mirror images
+    with one_thread():
+        own: Any = UNTAUGHT["colocrl"].learner([problem], 0, [Start.of(problem)])
+        for _ in range(4):
+            own.update()
+        assert opinions_of(own.thinks, own.tasks[0].inputs).any()
+
+
 @pytest.mark.parametrize("name", UNTAUGHT)
 def test_opinions_are_learnt_to_the_same_bits_after_a_break(name: str) -> None:
     problems = [grid(layers=2, steps=2), made(50_000_003)]
