@@ -27,7 +27,7 @@ from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
 from stead.learn.walk.opinion_loop import opinions_of
 from stead.learn.walk.opinions import OpinedGrounds
-from stead.learn.walk.walk_rules import Step
+from stead.learn.walk.walk_steps import Step
 from stead.problem import Constraints
 from stead.sim import simulate
 
