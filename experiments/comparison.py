@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import fill
 
-from stead import Budget, Problem
+from stead import Budget, Problem, clock
 from stead.cluster import Cluster, Device, link_all
 from stead.errors import SteadError
 from stead.learn.ground.placed_groups import placed_groups
@@ -134,7 +135,7 @@ def learned(
     return {
         "seconds": task.scorer.best_seconds,
         "greedy_seconds": greedy,
-        "greedy_devices": len(np.unique(row)),
+        "greedy_devices": len(np.unique(task.scorer.lifted(row[None, :]))),
         "evaluations": task.scorer.evaluations,
         "updates": own.version,
         "network_share": round(spent[0] / max(sum(spent), 1e-9), 4),
@@ -202,9 +203,10 @@ def solved(
     seconds: float | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """What a solver of stead finds within a budget."""
+    """What a solver of stead finds within a budget; seconds are those of the processor, all threads together."""
     try:
-        found = solver(name, **options).solve(problem, Budget(seconds=seconds, evaluations=evaluations), seed)
+        with clock.read_from(time.process_time):
+            found = solver(name, **options).solve(problem, Budget(seconds=seconds, evaluations=evaluations), seed)
     except SteadError as error:
         return {"seconds": float("inf"), "why": str(error).splitlines()[0]}
     return {"seconds": found.objective_seconds, "evaluations": found.evaluations, "found_by": found.found_by}
@@ -242,68 +244,74 @@ class Study:
     seeds: Sequence[int]
     few: Sequence[str] = ()  # variants that get one seed
     polished: str = ""  # the variant that is also polished by local search
+    matched: Sequence[str] = ()  # variants whose CPU seconds `search` is given, too
+    beside: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)  # other solvers with options
 
     def run(self) -> None:
-        """Compute all cells that are not there yet."""
-        for instance in self.instances:
-            problem, limit = instance.problem(), self.evaluations[instance.name]
+        """Compute all cells that are not there yet: what is cheap first, then one variant after another everywhere."""
+        problems = [(instance, instance.problem(), self.evaluations[instance.name]) for instance in self.instances]
+        for instance, problem, limit in problems:
+            self._unit(instance)
             for name in BASELINES:
                 self._cell(instance, name, 0, partial(solved, name, problem))
+            for name, (asked, chosen) in self.beside.items():
+                self._cell(instance, name, 0, partial(solved, asked, problem, **chosen))
             self._cell(instance, "bound", 0, partial(bound, problem))
-            for name, options in self.variants.items():
-                for seed in self._seeds(name):
-                    self._cell(
-                        instance, name, seed, partial(learned, options, problem, seed=seed, evaluations=limit)
-                    )
             for seed in self.seeds:
                 at_limit = {"seed": seed, "evaluations": limit}
                 self._cell(instance, "random", seed, partial(random_groups, problem, **at_limit))
                 self._cell(instance, "annealing", seed, partial(annealed_groups, problem, **at_limit))
                 self._cell(instance, "search", seed, partial(solved, "search", problem, **at_limit))
-            if self.polished:
-                spent = median_of(self.rows(instance, self.polished), "cpu_seconds")[0]
-                self._cell(
-                    instance, "search, same seconds", 0, partial(solved, "search", problem, seconds=spent)
-                )
-                options = self.variants[self.polished]
-                self._cell(
-                    instance, f"{self.polished} + polish", 0, partial(_polished, options, problem, limit)
-                )
+        for name, options in self.variants.items():
+            for instance, problem, limit in problems:
+                work = partial(learned, options, problem, evaluations=limit)
+                for seed in self._seeds(name):
+                    self._cell(instance, name, seed, partial(work, seed=seed))
+                if name in self.matched:
+                    spent = median_of(self.rows(instance, name), "cpu_seconds")[0]
+                    rival = partial(solved, "search", problem, seconds=spent, threads=1)
+                    self._cell(instance, f"search, at most the CPU of {name}", 0, rival)
+        if self.polished:
+            for instance, problem, limit in problems:
+                work = partial(_polished, self.variants[self.polished], problem, limit)
+                self._cell(instance, f"{self.polished} + polish", 0, work)
 
     def rows(self, instance: Instance, name: str) -> list[dict[str, Any]]:
         """The cells of a method on an instance that are there."""
         keys = [f"{instance.name} | {name} | {seed}" for seed in range(100)]
         return [self.cells.cells[key] for key in keys if key in self.cells.cells]
 
-    def markdown(self) -> str:
-        """One table per instance: run times as multiples of the best single device, memory aside."""
-        parts = []
+    def fill(self, page: str) -> None:
+        """Put the tables of all instances into a page."""
         for instance in self.instances:
-            unit = self._unit(instance)
-            names = list(
-                dict.fromkeys(
-                    key.split(" | ")[1] for key in self.cells.cells if key.startswith(f"{instance.name} | ")
-                )
-            )
-            head = (
-                f"### {instance.name}, {self.evaluations[instance.name]} evaluations\n\n"
-                f"One device takes {unit * 1e3:.1f} ms"
-                + (", but does not have the memory.\n" if instance.room else ".\n")
-            )
-            lines = [
-                "| method | best / one device | greedy / one device | devices of greedy | CPU s | seeds |"
-            ]
-            lines.append("|---|---|---|---|---:|---:|")
-            for name in sorted(names, key=lambda name: median_of(self.rows(instance, name))[0]):
-                rows = self.rows(instance, name)
-                greedy = spread(rows, unit, "greedy_seconds") if "greedy_seconds" in rows[0] else ""
-                used = "/".join(str(row["greedy_devices"]) for row in rows) if greedy else ""
-                cpu = median_of(rows, "cpu_seconds")[0]
-                lines.append(
-                    f"| {name} | {spread(rows, unit)} | {greedy} | {used} | {cpu:.1f} | {len(rows)} |"
-                )
-            parts.append(head + "\n" + "\n".join(lines))
-        return "\n\n".join(parts) + "\n"
+            fill(page, instance.name, self.table(instance))
+
+    def table(self, instance: Instance) -> list[str]:
+        """Run times as multiples of the best single device, memory aside."""
+        unit = self._unit(instance)
+        lacks = ", but does not have the memory" if instance.room else ""
+        most = f"{self.evaluations[instance.name]:,} evaluations"
+        lines = [f"{most}; one device takes {unit * 1e3:.1f} ms{lacks}.", ""]
+        lines.append("| method | best / one device | greedy / one device | devices of greedy | CPU s | seeds |")
+        lines.append("|---|---|---|---|---:|---:|")
+        keys = [key.split(" | ") for key in self.cells.cells]
+        names = dict.fromkeys(key[1] for key in keys if key[0] == instance.name)
+        for name in sorted(names, key=lambda name: median_of(self.rows(instance, name))[0]):
+            rows = self.rows(instance, name)
+            greedy = spread(rows, unit, "greedy_seconds") if "greedy_seconds" in rows[0] else ""
+            used = "/".join(str(row["greedy_devices"]) for row in rows) if greedy else ""
+            cpu = median_of(rows, "cpu_seconds")[0]
+            lines.append(f"| {name} | {spread(rows, unit)} | {greedy} | {used} | {cpu:.1f} | {len(rows)} |")
+        return lines
+
+    def summary(self, titles: Mapping[str, str]) -> list[str]:
+        """All instances side by side: the best of what methods find, by their names, for those that have cells."""
+        heads = [f"{one.name}, {self.evaluations[one.name]:,} evaluations" for one in self.instances]
+        lines = ["| | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+        for name, title in titles.items():
+            found = [(self.rows(one, name), self._unit(one)) for one in self.instances]
+            lines.append(f"| {title} | {' | '.join(spread(rows, unit) if rows else '' for rows, unit in found)} |")
+        return lines
 
     def _unit(self, instance: Instance) -> float:
         found = self._cell(instance, "one device, memory aside", 0, lambda: _one_device(instance))
@@ -338,7 +346,7 @@ def _polished(options: Any, problem: Problem, evaluations: int) -> dict[str, Any
 def arguments(doc: str, folder: Path) -> argparse.Namespace:
     """What an experiment is asked for; quick results have a folder of their own."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="all", choices=["tables", "checks", "all"])
+    parser.add_argument("what", nargs="?", default="all", choices=["tables", "shown", "checks", "all"])
     parser.add_argument("--out", type=Path, default=folder)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()

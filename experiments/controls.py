@@ -8,6 +8,8 @@ PAPER/results/controls (fair: gdp/results/fair) and are not computed again; page
 
     starts                  the best rule or construction that the learner is given, as it is
     prior alone             learning rate 0: what the network draws before it has learnt anything
+    zero opinions           list scheduling, best of 16 walks: what decoder=walk begins at
+    walks, ...              decoder=walk: opinions that are shaken at random, and opinions that are learnt
     copy, freeze, sample    it copies its start, and then only draws
     learnt, ...             it draws and learns from rewards; what it was given does not count
 """
@@ -92,11 +94,11 @@ def taught(
         if row.prepare is not None:
             row.prepare(own, problem)
         task = own.tasks[0]
-        copying = getattr(own, "training", None) and own.training.imitation
+        copying = getattr(getattr(own, "training", None), "imitation", 0)
         while (
             evaluations is None or task.scorer.evaluations + own.evaluations_per_update <= evaluations
         ) and (cpu_seconds is None or time.process_time() - begin < cpu_seconds):
-            if row.frozen and own.version == (copying or 0):
+            if row.frozen and own.version == copying:
                 own.training = replace(own.training, learning_rate=0.0)
             own.update()
             if own.version > 20 * (evaluations or 10**9):
@@ -143,6 +145,8 @@ PAPERS: Mapping[str, Mapping[str, Row]] = {
         "learnt, without the prior": Row(varied(COLOCRL, follow=0.0)),
         "copy, freeze, sample": Row(replace(COLOCRL, imitation=COPYING), frozen=True),
         "learnt, after copying": Row(replace(COLOCRL, imitation=COPYING)),
+        "walks, learning rate 0": Row(replace(COLOCRL, decoder="walk", learning_rate=0.0)),
+        "walks, learnt": Row(replace(COLOCRL, decoder="walk")),
     },
     "hdp": {
         "prior alone": Row(replace(SMALL_HDP, learning_rate=0.0)),
@@ -197,6 +201,7 @@ def run(paper: str, given: argparse.Namespace) -> str:
                 )
                 for seed in range(given.seeds)
             ]
+        walks = [label for label in PAPERS[paper] if label.startswith("walks, ")]
         least = min((one for label in PAPERS[paper] for one in rows[label]), key=lambda one: one["starts"])
         rows["starts"] = [{"seconds": least["starts"]}]
         rows[f"{rival}, same evaluations"] = [
@@ -205,8 +210,20 @@ def run(paper: str, given: argparse.Namespace) -> str:
             )
             for seed in range(given.seeds)
         ]
+        if walks:
+            listed = partial(solved, "walk", problem, policy="zero", threads=1)
+            rows["zero opinions"] = [cells.get(f"{name} | zero opinions | 0", listed)]
+            spent = median_of(rows[walks[-1]], "cpu_seconds")[0]
+            rows[f"{rival}, CPU of the learnt walks"] = [
+                cells.get(
+                    f"{name} | {rival}, CPU of the learnt walks | {most} | {seed}",
+                    partial(solved, rival, problem, seed=seed, seconds=spent, threads=1),
+                )
+                for seed in range(given.seeds)
+            ]
         rows["bound"] = [cells.get(f"{name} | bound | 0", partial(bound, problem))]
-        for label in ("starts", *PAPERS[paper], *RULES[1:], f"{rival}, same evaluations", "bound"):
+        beside = ("zero opinions", f"{rival}, CPU of the learnt walks") if walks else ()
+        for label in ("starts", *PAPERS[paper], *beside, *RULES[1:], f"{rival}, same evaluations", "bound"):
             table.setdefault(label, []).append(spread(rows[label], single))
     lines += [f"| {label} | {' | '.join(row)} |" for label, row in table.items()]
     fill(f"docs/learned/{paper}.md", "controls", lines[1:])

@@ -20,12 +20,33 @@ struct WalkShape {
     int queue_rows = stead::queue_rows, queue_features = stead::queue_features;
 };
 
-WalkVariant checked_variant(int rule, double bias, double foresight, const std::string& average, double noise,
-                            std::uint64_t seed, bool retime, int opinion) {
-    if (!(bias >= 0.0 && bias <= 1e6)) fail("bias must lie in 0..1e6, got ", bias);
-    if (!(foresight >= 0.0 && foresight <= 1e6)) fail("foresight must lie in 0..1e6, got ", foresight);
-    if (!(noise >= 0.0 && noise <= 1e6)) fail("noise must lie in 0..1e6, got ", noise);
-    return {bias, foresight, parse_average(average), noise, seed, retime, rule, opinion};
+WalkVariant checked_variant(const WalkVariant& given) {
+    const auto check = [](const char* name, double x) {
+        if (!(x >= 0.0 && x <= 1e6)) fail(name, " must lie in 0..1e6, got ", x);
+    };
+    check("bias", given.bias);
+    check("foresight", given.foresight);
+    check("noise", given.noise);
+    check("tail", given.tail);
+    check("cling", given.cling);
+    return given;
+}
+
+/// Schedules that walks go on from; none where nothing is given.
+std::vector<Guide> guides_of(const WalkTables& tables, const DeviceArray<2>& devices,
+                             const Matrix<std::int32_t>& orders) {
+    if (devices.is_valid() != orders.is_valid()) fail("guides need devices and orders");
+    std::vector<Guide> guides;
+    if (!devices.is_valid()) return guides;
+    const auto operators = static_cast<std::size_t>(tables.problem().operators);
+    check_rows("guide_devices", devices, devices.shape(0), operators);
+    const auto order = matrix("guide_orders", orders, devices.shape(0), operators);
+    const Devices read("guide_devices", devices);
+    guides.reserve(devices.shape(0));
+    for (std::size_t row = 0; row < devices.shape(0); ++row)
+        guides.emplace_back(tables, read.all().subspan(row * operators, operators),
+                            order.subspan(row * operators, operators));
+    return guides;
 }
 
 }  // namespace
@@ -47,11 +68,13 @@ void bind_walk(nb::module_& module) {
         .def(
             "__init__",
             [](WalkVariant* self, int rule, double bias, double foresight, const std::string& average, double noise,
-               std::uint64_t seed, bool retime, int opinion) {
-                new (self) WalkVariant(checked_variant(rule, bias, foresight, average, noise, seed, retime, opinion));
+               std::uint64_t seed, bool retime, int opinion, int guide, double tail, double cling) {
+                new (self) WalkVariant(checked_variant({bias, foresight, parse_average(average), noise, seed, retime,
+                                                        rule, opinion, guide, tail, cling}));
             },
             nb::kw_only(), "rule"_a = 0, "bias"_a = 1.0, "foresight"_a = 0.0, "average"_a = "mean", "noise"_a = 0.0,
-            "seed"_a = 0, "retime"_a = false, "opinion"_a = WalkVariant::none);
+            "seed"_a = 0, "retime"_a = false, "opinion"_a = WalkVariant::none, "guide"_a = WalkVariant::none,
+            "tail"_a = 0.0, "cling"_a = 0.0);
     nb::class_<Walk> walk(module, "Walk", "Devices and an order, found by one walk.");
     def_devices(walk, "devices", &Walk::devices, "[operator]");
     def_array(walk, "order", &Walk::order, "Operators, topological.");
@@ -68,7 +91,8 @@ void bind_walk(nb::module_& module) {
     module.def(
         "walks",
         [](const WalkTables& tables, const Matrix<double>& weights, const std::vector<WalkVariant>& variants,
-           const Vector<std::int64_t>& limit_bytes, const Matrix<double>& opinions, double seconds,
+           const Vector<std::int64_t>& limit_bytes, const Matrix<double>& opinions,
+           const DeviceArray<2>& guide_devices, const Matrix<std::int32_t>& guide_orders, double seconds,
            int threads) {
             const double limit = checked_seconds(seconds);
             const auto rules = matrix("weights", weights, weights.shape(0), rule_weights);
@@ -77,12 +101,16 @@ void bind_walk(nb::module_& module) {
                 const auto width = static_cast<std::size_t>(tables.list.units()) * tables.problem().devices;
                 thought = matrix("opinions", opinions, opinions.shape(0), width);
             }
-            return without_gil(
-                [&] { return walks(tables, rules, thought, variants, vector(limit_bytes), limit, workers(threads)); });
+            const auto guides = guides_of(tables, guide_devices, guide_orders);
+            return without_gil([&] {
+                return walks(tables, rules, thought, guides, variants, vector(limit_bytes), limit, workers(threads));
+            });
         },
         "tables"_a, "weights"_a.noconvert(), nb::kw_only(), "variants"_a, "limit_bytes"_a.noconvert(),
-        "opinions"_a.noconvert().none() = nb::none(), "seconds"_a = INFINITY, "threads"_a = 0,
-        "A walk for each variant, by the rows of weights and of opinions [row, unit * device] that it names.");
+        "opinions"_a.noconvert().none() = nb::none(), "guide_devices"_a.noconvert().none() = nb::none(),
+        "guide_orders"_a.noconvert().none() = nb::none(), "seconds"_a = INFINITY, "threads"_a = 0,
+        "A walk for each variant, by the rows of weights, of opinions [row, unit * device] and of guides [row, operator] "
+        "that it names.");
 }
 
 }  // namespace stead::bindings

@@ -94,17 +94,17 @@ private:
 /// One walk.
 class Walker {
 public:
-    /// `opinion` [unit, device] is empty where there is none.
-    Walker(const WalkTables& tables, const Rule& rule, std::span<const double> opinion, const WalkVariant& variant,
-           std::span<const std::int64_t> limit_bytes, Watch& watch)
-        : tables_(tables), problem_(tables.problem()), rule_(rule), opinion_(opinion), variant_(variant),
-          state_(tables, limit_bytes), rng_(variant.seed), watch_(watch), pace_(watch) {}
+    /// `opinion` [unit, device] is empty and `guide` null where there is none.
+    Walker(const WalkTables& tables, const Rule& rule, std::span<const double> opinion, const Guide* guide,
+           const WalkVariant& variant, std::span<const std::int64_t> limit_bytes, Watch& watch)
+        : tables_(tables), problem_(tables.problem()), rule_(rule), opinion_(opinion), guide_(guide),
+          variant_(variant), state_(tables, limit_bytes), rng_(variant.seed), watch_(watch), pace_(watch) {}
 
     Walk build(Judge& judge) {
         if (rule_.queues())
             by_priority();
         else
-            for (const std::int32_t v : by_rank(tables_.rank_by(variant_.average))) step(v);
+            for (const std::int32_t v : by_rank(ranks())) step(v);
         Walk walk{state_.timeline.devices(), state_.timeline.order()};
         if (static_cast<std::int32_t>(walk.order.size()) != problem_.operators)
             throw std::logic_error("a walk left operators out");
@@ -114,8 +114,12 @@ public:
     }
 
 private:
+    const std::vector<double>& ranks() const {
+        return guide_ ? guide_->rank() : tables_.rank_by(variant_.average);
+    }
+
     void by_priority() {
-        const std::vector<double>& rank = tables_.rank_by(variant_.average);
+        const std::vector<double>& rank = ranks();
         // Ranks decide between equal priorities, so that weights of zero lead to the very order of ranks.
         using Entry = std::tuple<double, double, std::int32_t>;  // priority, rank, -operator
         std::priority_queue<Entry> ready;
@@ -158,6 +162,7 @@ private:
         }
         if (!opinion_.empty())
             for (int d = 0; d < k; ++d) logits[d] += opinion_[std::int64_t{unit} * k + d];
+        if (guide_) logits[guide_->device(v)] += variant_.cling;
         if (variant_.noise > 0)
             for (int d = 0; d < k; ++d) logits[d] += variant_.noise * rng_.exponential();
         return best(logits);
@@ -179,6 +184,7 @@ private:
             choice_.value[d] = static_cast<double>(offer.finish) +
                                (variant_.bias - 1.0) * static_cast<double>(offer.moved) +
                                variant_.foresight * static_cast<double>(state_.rest(unit, v, d));
+            if (guide_) choice_.value[d] += variant_.tail * guide_->behind(v, d);
             least = std::min(least, standing(d));
         }
         for (int d = 0; d < problem_.devices; ++d) {
@@ -204,21 +210,8 @@ private:
 
     /// The same devices in the order of upward ranks at their costs, if that is better.
     Walk retimed(Walk walk, Judge& judge) const {
-        std::vector<double> rank(problem_.operators);
-        for (std::int32_t v = problem_.operators - 1; v >= 0; --v) {
-            const int d = walk.devices[v];
-            double longest = 0.0;
-            for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
-                for (std::int32_t i = problem_.consumer_first[t]; i < problem_.consumer_first[t + 1]; ++i) {
-                    const std::int32_t c = problem_.consumer[i];
-                    const Link& way = problem_.link(d, walk.devices[c]);
-                    const Ticks moved = walk.devices[c] == d ? 0 : problem_.wire(t, way) + way.latency;
-                    longest = std::max(longest, rank[c] + static_cast<double>(moved));
-                }
-            rank[v] = longest + static_cast<double>(problem_.duration[std::int64_t{v} * problem_.devices + d]);
-        }
         Timeline timeline(tables_.list, true);
-        for (const std::int32_t v : by_rank(rank)) timeline.run(v, walk.devices[v]);
+        for (const std::int32_t v : by_rank(placed_ranks(problem_, walk.devices))) timeline.run(v, walk.devices[v]);
         Walk other{timeline.devices(), timeline.order()};
         other.retimed = true;
         other.simulations = walk.simulations;
@@ -232,6 +225,7 @@ private:
     const Problem& problem_;
     const Rule& rule_;
     const std::span<const double> opinion_;
+    const Guide* const guide_;
     const WalkVariant variant_;
     WalkState state_;
     Choice choice_;
@@ -248,7 +242,8 @@ std::int64_t opinions_of_row(const WalkTables& tables) {
 }
 
 void check(const WalkTables& tables, std::span<const double> weights, std::span<const double> opinions,
-           std::span<const WalkVariant> variants, std::span<const std::int64_t> limit_bytes) {
+           std::span<const Guide> guides, std::span<const WalkVariant> variants,
+           std::span<const std::int64_t> limit_bytes) {
     if (static_cast<std::int64_t>(limit_bytes.size()) != tables.problem().devices)
         fail("limit_bytes needs ", tables.problem().devices, " entries, one per device, got ", limit_bytes.size());
     for (const std::int64_t bytes : limit_bytes)
@@ -268,15 +263,18 @@ void check(const WalkTables& tables, std::span<const double> weights, std::span<
             fail("a variant names rule ", variant.rule, ", there are ", rules, " from 0");
         if (variant.opinion != WalkVariant::none && (variant.opinion < 0 || variant.opinion >= rows))
             fail("a variant names row ", variant.opinion, " of opinions, there are ", rows, " from 0");
+        const auto known = static_cast<std::int64_t>(guides.size());
+        if (variant.guide != WalkVariant::none && (variant.guide < 0 || variant.guide >= known))
+            fail("a variant names guide ", variant.guide, ", there are ", known, " from 0");
     }
 }
 
 }  // namespace
 
 std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weights, std::span<const double> opinions,
-                        std::span<const WalkVariant> variants, std::span<const std::int64_t> limit_bytes,
-                        double seconds, const Workers& workers) {
-    check(tables, weights, opinions, variants, limit_bytes);
+                        std::span<const Guide> guides, std::span<const WalkVariant> variants,
+                        std::span<const std::int64_t> limit_bytes, double seconds, const Workers& workers) {
+    check(tables, weights, opinions, guides, variants, limit_bytes);
     const std::int64_t width = opinions_of_row(tables);
     Watch watch(seconds, workers);
     std::vector<Rule> rules;
@@ -291,8 +289,10 @@ std::vector<Walk> walks(const WalkTables& tables, std::span<const double> weight
             const WalkVariant& variant = variants[row];
             std::span<const double> opinion;
             if (variant.opinion != WalkVariant::none) opinion = opinions.subspan(variant.opinion * width, width);
+            const Guide* const guide = variant.guide == WalkVariant::none ? nullptr : &guides[variant.guide];
             try {
-                results[row] = Walker(tables, rules[variant.rule], opinion, variant, limit_bytes, watch).build(*judge);
+                results[row] =
+                    Walker(tables, rules[variant.rule], opinion, guide, variant, limit_bytes, watch).build(*judge);
             } catch (const OutOfTime&) {
                 const std::int32_t operators = tables.problem().operators;
                 results[row] = {std::vector<DeviceIndex>(operators), std::vector<std::int32_t>(operators)};

@@ -1,15 +1,17 @@
 """ColocRL beside its controls: does it learn, how far does it come, and what does the same effort buy elsewhere?
 
-    python experiments/colocrl/run.py [tables|checks|all] [--out experiments/colocrl/results] [--quick]
+    python experiments/colocrl/run.py [tables|shown|checks|all] [--out experiments/colocrl/results] [--quick]
 
-`tables` computes and prints the tables of README.md, `checks` the acceptance checks, one line each with the measured
-value. Cells that are already in the results are not computed again. `--quick` takes one seed and few evaluations.
+`tables` computes and prints the tables of README.md, `shown` prints what is there of them, `checks` the acceptance
+checks, one line each with the measured value. Cells that are already in the results are not computed again. `--quick`
+takes one seed and few evaluations.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -30,6 +32,7 @@ from comparison import (
     solved,
     told,
 )
+from pages import fill
 
 from stead import Problem
 from stead.learn.colocrl.method import ColocRL
@@ -39,19 +42,39 @@ from stead.placing.loading import load
 from stead.problem import Latency
 from stead.readers import graph_as_dict, graph_from_dict
 
+LAB_BOOK, PAGE = "experiments/colocrl/README.md", "docs/learned/colocrl.md"
 INSTANCES = (
     Instance("RNNLM-2 on 2 devices", "zoo:rnnlm-2?phase=train", 2),
     Instance("Inception-v3 on 2 devices", "zoo:inception-v3?phase=train", 2),
     Instance("GNMT-2 on 2 devices, tight memory", "zoo:gnmt-2?phase=train", 2, room=1.15),
 )
 EVALUATIONS = dict(zip((one.name for one in INSTANCES), (2000, 1000, 400), strict=True))
+WALKS = ColocRL(decoder="walk")
 VARIANTS = {
+    "colocrl, decoder=walk": WALKS,
+    "colocrl, decoder=walk, learning rate 0": replace(WALKS, learning_rate=0.0),
     "colocrl": ColocRL(),
     "colocrl, learning rate 0": ColocRL(learning_rate=0.0),
     "colocrl without following": varied(ColocRL(), follow=0.0),
     "colocrl without following, learning rate 0": varied(ColocRL(), follow=0.0, learning_rate=0.0),
     "colocrl, faithful": ColocRL(variant="faithful"),
 }
+BESIDE = {
+    "expert": "expert", "metis": "METIS", "random": "random placements", "annealing": "annealing, same evaluations",
+    "search": "`search`, same evaluations",
+}  # fmt: skip
+WALK_ROWS = {
+    "colocrl, decoder=walk": "`decoder=walk`",
+    "colocrl, decoder=walk, learning rate 0": "learning rate 0: shaken, not learnt",
+    "zero opinions: 16 walks": "opinions of zero: 16 walks of list scheduling", "heft": "the heft family",
+    **BESIDE, "search, at most the CPU of colocrl, decoder=walk": "`search`, at most the same CPU", "bound": "bound",
+}  # fmt: skip
+PAPER_ROWS = {
+    "colocrl": "`colocrl`", "colocrl, learning rate 0": "learning rate 0: prior alone",
+    "colocrl without following": "without following neighbours",
+    "colocrl without following, learning rate 0": "the same, learning rate 0", "colocrl, faithful": "faithful",
+    **BESIDE, "search, at most the CPU of colocrl": "`search`, at most the same CPU", "bound": "bound",
+}  # fmt: skip
 CPU_SECONDS = 60.0
 LONG = {10_000: 1}  # evaluations of C12 and seeds: one takes six minutes, of 75,000 it would be forty
 ORDERS = 5  # of C15
@@ -67,6 +90,8 @@ def study(folder: Path, *, quick: bool) -> Study:
         seeds=range(1) if quick else range(5),
         few=("colocrl, faithful",),
         polished="colocrl",
+        matched=("colocrl", "colocrl, decoder=walk"),
+        beside={"heft": ("heft", {}), "zero opinions: 16 walks": ("walk", {"policy": "zero"})},
     )
 
 
@@ -182,13 +207,25 @@ def checks(own: Study) -> None:
     told("time in the network", min(shares) > 0.8, f"at least {100 * min(shares):.1f} %")
 
 
+def show(own: Study, *, fills: bool) -> None:
+    """Print the tables, and put those into pages whose rows are all there."""
+    if fills:
+        for page in (LAB_BOOK, PAGE):
+            fill(page, "walks", own.summary(WALK_ROWS))
+    if fills and all(own.rows(one, name) for one in INSTANCES for name in VARIANTS):
+        own.fill(LAB_BOOK)
+        fill(PAGE, "paper", own.summary(PAPER_ROWS))
+    print("\n".join(line for one in own.instances for line in (f"### {one.name}", "", *own.table(one), "")))
+
+
 def main() -> None:
     """Compute, then print."""
     given = arguments(__doc__ or "", Path(__file__).parent / "results")
     own = study(given.out, quick=given.quick)
     if given.what in ("tables", "all"):
         own.run()
-        print(own.markdown())
+    if given.what != "checks":
+        show(own, fills=not given.quick)
     if given.what in ("checks", "all") and not given.quick:
         checks(own)
 

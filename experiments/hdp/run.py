@@ -1,9 +1,10 @@
 """HDP beside its controls: does it learn, how far does it come, and what does the same effort buy elsewhere?
 
-    python experiments/hdp/run.py [tables|checks|all] [--out experiments/hdp/results] [--quick]
+    python experiments/hdp/run.py [tables|shown|checks|all] [--out experiments/hdp/results] [--quick]
 
-`tables` computes and prints the tables of README.md, `checks` the acceptance checks, one line each with the measured
-value. Cells that are already in the results are not computed again. `--quick` takes one seed and few evaluations.
+`tables` computes and prints the tables of README.md, `shown` prints what is there of them, `checks` the acceptance
+checks, one line each with the measured value. Cells that are already in the results are not computed again. `--quick`
+takes one seed and few evaluations.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from comparison import Cells, Instance, Study, arguments, median_of, solved, tol
 from stead.learn.ground.parts import varied
 from stead.learn.hdp.method import HDP
 
+LAB_BOOK = "experiments/hdp/README.md"
 INSTANCES = (
     Instance("RNNLM-2 on 2 devices", "zoo:rnnlm-2?phase=train", 2),
     Instance("Inception-v3 on 2 devices", "zoo:inception-v3?phase=train", 2),
@@ -42,6 +44,7 @@ def study(folder: Path, *, quick: bool) -> Study:
         seeds=range(1) if quick else range(5),
         few=("hdp, faithful", "hdp from a random grouper"),
         polished="hdp",
+        matched=("hdp",),
     )
 
 
@@ -86,7 +89,10 @@ def main() -> None:
     own = study(given.out, quick=given.quick)
     if given.what in ("tables", "all"):
         own.run()
-        print(own.markdown())
+    if given.what != "checks":
+        if not given.quick:
+            own.fill(LAB_BOOK)
+        print("\n".join(line for one in own.instances for line in (f"### {one.name}", "", *own.table(one), "")))
     if given.what in ("checks", "all") and not given.quick:
         checks(own)
 

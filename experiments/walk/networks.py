@@ -92,7 +92,7 @@ def judged(case: Case, files: dict[str, Path]) -> dict[str, Any]:
     row["zero"] = timed(lambda: Walk(policy="zero", threads=1).solve(problem, Budget()))
     for name, method in (("gdp", GDP(threads=1)), ("placeto", Placeto(threads=1))):
         for mixed in (False, True):
-            solver = method._opinions(files[name])
+            solver = method.opinions(files[name])
             assert solver is not None
             if mixed:
                 shuffled(solver)
@@ -107,7 +107,7 @@ def validate(files: dict[str, Path]) -> None:
         problem = made_problem(seed, PLAN_SCOPE).problem
         zero = timed(lambda problem=problem: Walk(policy="zero", threads=1).solve(problem, Budget()))["seconds"]
         for name, method in (("gdp", GDP(threads=1)), ("placeto", Placeto(threads=1))):
-            solver = method._opinions(files[name])
+            solver = method.opinions(files[name])
             assert solver is not None
             found = asked(solver, problem)["seconds"]
             if found is not None and zero is not None:

@@ -63,12 +63,15 @@ class Case:
         return "recurrent" if self.family in RECURRENT else "others"
 
 
-def zoo_cases(names: tuple[str, ...] = ZOO, clusters: tuple[str, ...] = tuple(CLUSTERS)) -> Iterator[Case]:
-    """Training graphs of the zoo and three of the family nmt, on every cluster."""
+def zoo_cases(
+    names: tuple[str, ...] = ZOO, clusters: tuple[str, ...] = tuple(CLUSTERS), options: str = ""
+) -> Iterator[Case]:
+    """Training graphs of the zoo, with options of the zoo, and three of the family nmt, on every cluster."""
     for name in names:
         for where in clusters:
-            problem = load(f"zoo:{name}?phase=train", CLUSTERS[where]).problem(Latency())
-            yield Case(name, name.partition("-")[0], where, problem)
+            chosen = ",".join(filter(None, ("phase=train", options)))
+            problem = load(f"zoo:{name}?{chosen}", CLUSTERS[where]).problem(Latency())
+            yield Case(f"{name} {options}".strip(), name.partition("-")[0], where, problem)
     for seed in (1, 2, 3) if names is ZOO else ():
         graph = synthetic("nmt", seed=seed)
         for where in clusters:

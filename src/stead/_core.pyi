@@ -320,7 +320,7 @@ class WalkTables:
 class WalkVariant:
     """How one walk goes, apart from the weights of its rule."""
 
-    def __init__(self, *, rule: int = 0, bias: float = 1.0, foresight: float = 0.0, average: str = 'mean', noise: float = 0.0, seed: int = 0, retime: bool = False, opinion: int = -1) -> None: ...
+    def __init__(self, *, rule: int = 0, bias: float = 1.0, foresight: float = 0.0, average: str = 'mean', noise: float = 0.0, seed: int = 0, retime: bool = False, opinion: int = -1, guide: int = -1, tail: float = 0.0, cling: float = 0.0) -> None: ...
 
 class Walk:
     """Devices and an order, found by one walk."""
@@ -366,9 +366,9 @@ class WalkShape:
 def walk_shape() -> WalkShape:
     """What weights a rule has."""
 
-def walks(tables: WalkTables, weights: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, variants: Sequence[WalkVariant], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], opinions: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None, seconds: float = float('inf'), threads: int = 0) -> list[Walk]:
+def walks(tables: WalkTables, weights: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], *, variants: Sequence[WalkVariant], limit_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], opinions: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None, guide_devices: Annotated[NDArray, dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None, guide_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None, seconds: float = float('inf'), threads: int = 0) -> list[Walk]:
     """
-    A walk for each variant, by the rows of weights and of opinions [row, unit * device] that it names.
+    A walk for each variant, by the rows of weights, of opinions [row, unit * device] and of guides [row, operator] that it names.
     """
 
 class Stages:

@@ -27,7 +27,7 @@ from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
 from stead.learn.walk.opinion_loop import opinions_of
 from stead.learn.walk.opinions import OpinedGrounds
-from stead.learn.walk.walk_rules import Step
+from stead.learn.walk.walk_steps import Step
 from stead.problem import Constraints
 from stead.sim import simulate
 
@@ -72,6 +72,15 @@ def test_opinions_are_zero_at_first_and_change_with_updates(name: str) -> None:
         own: Any = UNTAUGHT[name].learner([problem], 0, [Start.of(problem)])
         assert not opinions_of(own.thinks, own.tasks[0].inputs).any()
         for _ in range(6):  # small shakes may change no walk at all
+            own.update()
+        assert opinions_of(own.thinks, own.tasks[0].inputs).any()
+
+
+def test_names_of_equal_devices_do_not_keep_opinions_at_zero() -> None:
+    problem = grid(layers=2, steps=4)  # two equal devices: what opposite shakes find are mirror images
+    with one_thread():
+        own: Any = UNTAUGHT["colocrl"].learner([problem], 0, [Start.of(problem)])
+        for _ in range(4):
             own.update()
         assert opinions_of(own.thinks, own.tasks[0].inputs).any()
 

@@ -17,7 +17,8 @@ from stead.errors import BadInput
 from stead.learn.walk import walking
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
-from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Rules, Step
+from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Rules
+from stead.learn.walk.walk_steps import Again, Step
 from stead.sim import simulate
 from stead.solvers import search_state
 from stead.solvers.build.list_scheduling import Heft
@@ -100,6 +101,22 @@ def test_heft_in_the_pool_is_never_behind_heft() -> None:
         problem = problem_of(seed)
         heft = Heft().solve(problem, Budget()).objective_seconds
         assert Walk(with_heft=True).solve(problem, Budget()).objective_seconds <= heft
+
+
+def test_walks_go_on_from_the_schedule_of_heft_where_that_is_best(tmp_path: Path) -> None:
+    rules, path = Rules.load(SHIPPED), tmp_path / "again.safetensors"
+    draw = np.random.default_rng(0).normal(scale=1e-9, size=(1, rules.weights.shape[1]))  # one walk of HEFT, about
+    plans = {kind: (Step(1), Again(), Again(tail=0.5)) for kind in KINDS}
+    Rules(np.concatenate([rules.weights[:1], draw]), plans, rules.zero_plans).save(path)
+    found = [Walk(policy=str(path), walks=3, with_heft=True).solve(problem_of(s), Budget()).found_by for s in UNSEEN]
+    assert any(one.startswith("walk, untrained rule 1 after heft, variant") for one in found)
+    assert any(one.startswith("heft") for one in found)
+
+
+def test_a_plan_that_goes_on_is_never_behind_its_beginning() -> None:
+    for seed in UNSEEN[:6]:
+        whole, begun = (Walk(walks=walks).solve(problem_of(seed), Budget()) for walks in (16, 8))
+        assert whole.objective_seconds <= begun.objective_seconds
 
 
 def test_more_walks_repeat_the_plan_with_noise_that_the_seed_decides() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from stead.learn.walk import walk_training
 from stead.learn.walk.evolution import Evolution, GivenProblems, Ground, MadeProblems, Strategy, evolve
 from stead.learn.walk.made_problems import AMPLE_BYTES, FAMILIES, HELD_OUT, TRAINED_ON, Scope, made_problem
 from stead.learn.walk.walk_plans import candidates, planned, taken
-from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Kind, Rules, Step, weight_count
+from stead.learn.walk.walk_rounds import AGAINS, Progress, continued
+from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Kind, Rules, weight_count
+from stead.learn.walk.walk_steps import AT_ONCE, Again, Step, listed, read_walk
 from stead.learn.walk.walk_training import Member, Recipe, train_rules
 from stead.testing import two_towers
 
@@ -146,6 +149,44 @@ def test_a_kind_that_no_problem_was_of_gets_all_rules_in_turn() -> None:
     assert [step.rule for step in plans[Kind(2, False)]] == [0, 1, 0, 1]
 
 
+def test_a_plan_goes_on_with_walks_that_help_where_those_before_them_stand() -> None:
+    weights, problems = np.zeros((1, weight_count())), [Grounds(made_problem(seed, SMALL).problem) for seed in range(6)]
+    begun = (Step(0), Step(0, 4.0))
+    before = [Progress(grounds, weights, begun).length for grounds in problems]
+    plan, after = continued(begun, weights, problems, len(begun) + AT_ONCE + 1)
+    assert plan[:2] == begun
+    assert set(plan[2:]) <= set(AGAINS)
+    assert len(plan) == len(begun) + AT_ONCE + 1
+    assert all(now <= then for now, then in zip(after, before, strict=True))
+    assert np.mean(after) < np.mean(before)
+    assert after == [Progress(grounds, weights, plan).length for grounds in problems]
+
+
+def test_where_no_problem_was_seen_a_plan_goes_on_as_walks_come() -> None:
+    plan, lengths = continued((Step(0),), np.zeros((1, weight_count())), [], 3)
+    assert plan == (Step(0), *AGAINS[:2])
+    assert lengths == []
+
+
+@pytest.mark.parametrize("walk", [Step(3, 2.0, 1.0, "min", 1), Again(), Again(0.5, 0.25, 2.0, True)])
+def test_a_walk_of_a_plan_is_read_as_it_was_written(walk: Step | Again) -> None:
+    assert read_walk(listed(walk)) == walk
+
+
+AGAIN = asdict(Again())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {**AGAIN, "more": 1.0}, {**AGAIN, "tail": True}, {**AGAIN, "tail": -1.0}, {**AGAIN, "finest": 1.0},
+     {**AGAIN, "noise": np.nan}, [0, 1.0, 0.0, "mode", 0], [0.5, 1.0, 0.0, "mean", 0],
+     [0, "1", 0.0, "mean", 0]],
+)  # fmt: skip
+def test_what_is_no_walk_is_refused(wrong: object) -> None:
+    with pytest.raises(ValueError, match="no w"):
+        read_walk(wrong)
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     """A recipe that takes a second."""
@@ -188,19 +229,29 @@ def test_a_policy_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     again = Rules.load(path)
     assert path.read_bytes() == SHIPPED.read_bytes()
     assert (again.plans, again.zero_plans, again.trained) == (rules.plans, rules.zero_plans, rules.trained)
-    assert {step.rule for plan in rules.without_learning().plans.values() for step in plan} == {0}
+    control = [walk for plan in rules.without_learning().plans.values() for walk in plan]
+    assert {walk.rule for walk in control if isinstance(walk, Step)} == {0}
+
+
+def test_files_without_walks_that_go_on_are_still_read(tmp_path: Path) -> None:
+    arrays, document = tensor_file.load(SHIPPED)
+    path, plan = tmp_path / "walk.safetensors", [[0, 1.0, 0.0, "mean", 0]]
+    plans = {str(kind): plan for kind in KINDS}
+    tensor_file.save(path, arrays, {**document, "format": 1, "plans": plans, "zero_plans": plans})
+    assert Rules.load(path).plans[KINDS[0]] == (Step(0),)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"policy": "gdp"}, "holds a policy 'gdp'"),
-        ({"format": 2}, "other features"),
+        ({"format": 3}, "other features"),
         ({"shape": [1, 2, 3, 4]}, "other features"),
         ({"plans": {}}, "plans are needed"),
         ({"plans": []}, "does not say which walks"),
         ({"plans": {"1 alike": [[0, 1.0]]}}, "does not say which walks"),
         ({"plans": {"5 alike": []}}, "does not say which walks"),
+        ({"plans": {"1 alike": [{"tail": 1.0}]}}, "does not say which walks"),
         ({"trained": 3}, "does not say which walks"),
     ],
 )
@@ -220,7 +271,8 @@ def test_rules_are_checked() -> None:
     wrong = [
         (rules.weights[:, :-1], rules.plans), (rules.weights[1:], rules.plans),
         (np.where(rules.weights, np.inf, 0.0), rules.plans), (rules.weights[:1], rules.plans),
-        (rules.weights, {**rules.plans, KINDS[0]: ()}),
+        (rules.weights, {**rules.plans, KINDS[0]: ()}), (rules.weights, {**rules.plans, KINDS[0]: (Again(),)}),
+        (rules.weights, {**rules.plans, KINDS[0]: (Step(99),)}),
         (rules.weights, {**rules.plans, KINDS[0]: (Step(0, grouping=1),)}),
     ]  # fmt: skip
     for weights, plans in wrong:

@@ -13,13 +13,16 @@ from orders import is_topological
 from stead import GraphBuilder, ProgramOrder, _native
 from stead.cluster import Cluster, Device, link_all
 from stead.costs import Costs
-from stead.learn.walk.made_problems import FAMILIES, HELD_OUT, Scope, made_problem
-from stead.learn.walk.walk_rules import Grounds, Step, weight_count
+from stead.learn.walk.made_problems import AMPLE_BYTES, FAMILIES, HELD_OUT, Scope, made_problem
+from stead.learn.walk.walk_rules import Grounds, weight_count
+from stead.learn.walk.walk_steps import ANEW, Again, Step
 from stead.problem import Problem
 from stead.sim import simulate_many
+from stead.solvers.build.schedules import Schedule
 from stead.testing import two_towers
 
 SEEDS = range(24)
+ORDER = np.arange(5, dtype=np.int32)[None, :]
 SHAPES = [(bias, foresight, average) for bias in (1.0, 2.0, 0.5) for foresight in (0.0, 1.0) for average in
           ("mean", "min", "best")]  # fmt: skip
 
@@ -96,6 +99,20 @@ def test_the_order_of_ranks_at_the_chosen_devices_is_taken_only_if_it_is_better(
     assert better > 0
 
 
+def test_a_walk_that_clings_keeps_the_devices_of_its_guide_and_orders_them_anew() -> None:
+    better = 0
+    for seed in SEEDS:
+        grounds = made(seed)
+        guide = grounds.walk(0, random_rules(1), [Step(0).native(retime=False)])[0]
+        known, step = Schedule(guide.devices, guide.order), Again(cling=1e6).after(Step(0))
+        kept = grounds.walk(0, random_rules(1), [step.native(retime=False)], guide=known)[0]
+        assert is_topological(grounds.problem.graph, kept.order)
+        if grounds.problem.cluster.devices[0].memory_bytes == AMPLE_BYTES:
+            assert np.array_equal(kept.devices, guide.devices)
+        better += kept.ticks < guide.ticks
+    assert better > 0
+
+
 def test_no_rule_fills_a_device_beyond_its_memory_while_another_has_room() -> None:
     build = GraphBuilder()
     for n in range(4):
@@ -142,6 +159,12 @@ def test_tables_keep_their_problem_alive() -> None:
         ({"limit_bytes": np.full(2, -1)}, "negative"),
         ({"seconds": np.nan}, "seconds"),
         ({"threads": -1}, "threads"),
+        ({"variants": [ANEW.after(Step(0)).native()]}, "names guide 0"),
+        ({"guide_devices": np.zeros((1, 5), np.uint8)}, "devices and orders"),
+        ({"guide_devices": np.zeros((1, 4), np.uint8), "guide_orders": ORDER}, "guide_devices needs shape"),
+        ({"guide_devices": np.zeros((2, 5), np.uint8), "guide_orders": ORDER}, "guide_orders needs shape"),
+        ({"guide_devices": np.full((1, 5), 9, np.uint8), "guide_orders": ORDER}, "device"),
+        ({"guide_devices": np.zeros((1, 5), np.uint8), "guide_orders": ORDER[:, ::-1].copy()}, "topological"),
     ],
 )
 def test_walks_are_checked(change: dict[str, Any], message: str) -> None:
@@ -153,7 +176,10 @@ def test_walks_are_checked(change: dict[str, Any], message: str) -> None:
         _native.walks(Grounds(two_towers()).tables(0), given.pop("weights"), **given)
 
 
-@pytest.mark.parametrize("wrong", [{"bias": -1.0}, {"foresight": np.nan}, {"noise": -0.1}, {"average": "median"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bias": -1.0}, {"foresight": np.nan}, {"noise": -0.1}, {"average": "median"}, {"tail": -1.0}, {"cling": np.inf}],
+)
 def test_variants_of_walks_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         _native.WalkVariant(**wrong)

@@ -65,14 +65,19 @@ from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_even, check_least, check_words, one_number_of_devices
 from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import memory_room, placed_groups
-from stead.learn.ground.policy import NetworkPolicy, Seen, other_width, read_policy
+from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.seq2seq import FOLLOW, Inputs, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task, slowest_single
-from stead.learn.ground.torch_state import load_network
-from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
-from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk, walked_task
+from stead.learn.walk.opinion_loop import OpinionTraining
+from stead.learn.walk.opinion_solver import (
+    OpinionSolver,
+    learn_and_walk,
+    no_walk,
+    opinion_learner,
+    opinion_solver,
+)
 from stead.problem import Problem
 from stead.solvers.few_devices import few_devices
 from stead.solvers.solution import Budget, Solution
@@ -178,7 +183,7 @@ class ColocRL:
         """Train on the problem, or ask the policy in the file."""
         if not self.policy and self.walks:
             return learn_and_walk(self, problem, budget, seed, threads=self.threads)
-        if self.policy and (asked := self._opinions(Path(self.policy))) is not None:
+        if self.policy and (asked := self.opinions(Path(self.policy))) is not None:
             return asked.solve(problem, budget, seed)
         return ask_or_learn(self, problem, budget, seed)
 
@@ -193,28 +198,24 @@ class ColocRL:
         """A network with its graphs, ready for the first update; `evaluate` measures instead of simulating."""
         preset = PRESETS[self.variant]
         devices = one_number_of_devices("colocrl", problems)
+        network = self.network(devices, seed)
         if self.walks:
-            if evaluate is not None:
-                raise BadInput("colocrl: walks are simulated, not measured; leave out decoder=walk or --reward")
-            given = zip(problems, starts, strict=True)
-            walked = [walked_task(self, problem, start, threads=self.threads) for problem, start in given]
-            network = self.network(devices, seed)
-            return OpinionLoop(network, network, walked, self._opinion_training(), seed=seed)
+            training = self._opinion_training()
+            return opinion_learner(self, network, problems, starts, training, seed=seed, evaluate=evaluate)
         tasks = [self._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
-        return OneShot(self.network(devices, seed), tasks, self._training(preset), seed=seed)
+        return OneShot(network, tasks, self._training(preset), seed=seed)
 
     def _opinion_training(self) -> OpinionTraining:
         pairs = max(1, self.samples // 2)
         return OpinionTraining(pairs, learning_rate=self.learning_rate, graphs_per_step=self.graphs_per_step)
 
-    def _opinions(self, path: Path) -> OpinionSolver[Inputs] | None:
+    def opinions(self, path: Path) -> OpinionSolver[Inputs] | None:
         """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
-        method, arrays, devices, taught = read_policy(path, ColocRL)
-        if not method.walks:
-            return None
-        network = method.network(devices, 0)
-        load_network(network, arrays)
-        return OpinionSolver(method, network, taught, threads=self.threads, polish=self.polish)
+        return opinion_solver(path, ColocRL, threads=self.threads, polish=self.polish)
+
+    def viewer(self, threads: int) -> ColocRL:
+        """The method itself, which simulates nothing to show a problem."""
+        return self
 
     def network(self, devices: int, seed: int) -> Seq2Seq:
         """A network with random weights."""

@@ -84,8 +84,14 @@ from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.solver import PolicySolver, solve_by_learning
 from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
-from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
-from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk, walked_task
+from stead.learn.walk.opinion_loop import OpinionTraining
+from stead.learn.walk.opinion_solver import (
+    OpinionSolver,
+    learn_and_walk,
+    no_walk,
+    opinion_learner,
+    opinion_solver,
+)
 from stead.problem import Problem
 from stead.solvers.build.schedules import takes_orders
 from stead.solvers.few_devices import few_devices
@@ -248,7 +254,7 @@ class GDP:
             return learn_and_walk(self, problem, budget, seed, threads=self.threads)
         if path is None:
             return solve_by_learning(self._within(budget, problem), problem, budget, seed)
-        if not self.fine_tune and (asked := self._opinions(path)) is not None:
+        if not self.fine_tune and (asked := self.opinions(path)) is not None:
             return asked.solve(problem, budget, seed)
         if not self.fine_tune:
             return PolicySolver(NetworkPolicy.load(path, GDP), polish=self.polish).solve(problem, budget, seed)
@@ -279,11 +285,8 @@ class GDP:
             load_network(network, arrays)
         learner: Loop[GraphInputs]
         if own.walks:
-            if evaluate is not None:
-                raise BadInput("gdp: walks are simulated, not measured; leave out decoder=walk or --reward")
-            given = zip(problems, starts, strict=True)
-            walked = [walked_task(own, problem, start, threads=own.threads) for problem, start in given]
-            learner = OpinionLoop(network, network, walked, own._opinion_training(), seed=seed)
+            training = own._opinion_training()
+            learner = opinion_learner(own, network, problems, starts, training, seed=seed, evaluate=evaluate)
         else:
             given = zip(problems, starts, strict=True)
             tasks = [own._task(problem, preset, start, evaluate) for problem, start in given]
@@ -297,14 +300,13 @@ class GDP:
             pairs=pairs, learning_rate=self.learning_rate, graphs_per_step=self.graphs_per_step
         )  # fmt: skip
 
-    def _opinions(self, path: Path) -> OpinionSolver[GraphInputs] | None:
+    def opinions(self, path: Path) -> OpinionSolver[GraphInputs] | None:
         """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
-        method, arrays, devices, taught = read_policy(path, GDP)
-        if not method.walks:
-            return None
-        network = method.network(devices, 0)
-        load_network(network, arrays)
-        return OpinionSolver(method, network, taught, threads=self.threads, polish=self.polish)
+        return opinion_solver(path, GDP, threads=self.threads, polish=self.polish)
+
+    def viewer(self, threads: int) -> GDP:
+        """The method itself; what it simulates to show a problem is little."""
+        return self
 
     def network(self, devices: int, seed: int) -> GraphPlacer:
         """A network with random weights, whatever the number of devices."""

@@ -70,8 +70,14 @@ from stead.learn.placeto.learner import EpisodeTraining, KnownRows, PlacetoLearn
 from stead.learn.placeto.network import PlacetoNet
 from stead.learn.placeto.opinions import Overview, Viewer
 from stead.learn.placeto.timed import TimedScorer
-from stead.learn.walk.opinion_loop import OpinionLoop, OpinionTraining
-from stead.learn.walk.opinion_solver import OpinionSolver, learn_and_walk, no_walk, walked_task
+from stead.learn.walk.opinion_loop import OpinionTraining
+from stead.learn.walk.opinion_solver import (
+    OpinionSolver,
+    learn_and_walk,
+    no_walk,
+    opinion_learner,
+    opinion_solver,
+)
 from stead.problem import Problem
 from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
@@ -190,11 +196,10 @@ class Placeto:
         """Whether walks follow its opinions."""
         return self.decoder == "walk"
 
-    @property
-    def viewer(self) -> Viewer:
+    def viewer(self, threads: int) -> Viewer:
         """What opinions are made from."""
         groups = self.groups or PRESETS[self.variant].groups
-        return Viewer(groups, self.view, self.observation, self.threads)
+        return Viewer(groups, self.view, self.observation, threads)
 
     @property
     def observation(self) -> Observation:
@@ -227,7 +232,7 @@ class Placeto:
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Ask the policy, fine-tune it, or train on the problem."""
         path = self._file()
-        if path is not None and not self.fine_tune and (asked := self._opinions(path)) is not None:
+        if path is not None and not self.fine_tune and (asked := self.opinions(path)) is not None:
             return asked.solve(problem, budget, seed)
         chosen = replace(self, policy="") if path is None else replace(self, policy=str(path), updates=self.fine_tune)
         if self.walks:
@@ -269,11 +274,8 @@ class Placeto:
         if arrays is not None:
             load_network(network, arrays)
         if own.walks:
-            if evaluate is not None:
-                raise BadInput("placeto: walks are simulated, not measured; leave out decoder=walk or --reward")
-            given = zip(problems, starts, strict=True)
-            walked = [walked_task(own.viewer, problem, start, threads=own.threads) for problem, start in given]
-            taught_by_walks = OpinionLoop(network, network, walked, own._opinion_training(), seed=seed)
+            training = own._opinion_training()
+            taught_by_walks = opinion_learner(own, network, problems, starts, training, seed=seed, evaluate=evaluate)
             taught_by_walks.carried_on = taught
             return taught_by_walks
         tasks = [own._task(problem, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
@@ -285,15 +287,9 @@ class Placeto:
     def _opinion_training(self) -> OpinionTraining:
         return OpinionTraining(pairs=self.episodes, learning_rate=self.learning_rate)
 
-    def _opinions(self, path: Path) -> OpinionSolver[Overview] | None:
+    def opinions(self, path: Path) -> OpinionSolver[Overview] | None:
         """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
-        method, arrays, devices, taught = read_policy(path, Placeto)
-        if not method.walks:
-            return None
-        network = method.network(devices, 0)
-        load_network(network, arrays)
-        viewer = replace(method.viewer, threads=self.threads)
-        return OpinionSolver(viewer, network, taught, threads=self.threads, polish=self.polish)
+        return opinion_solver(path, Placeto, threads=self.threads, polish=self.polish)
 
     def network(self, devices: int, seed: int) -> PlacetoNet:
         """A network with random weights."""
@@ -316,7 +312,7 @@ class Placeto:
 
     def looks(self, problem: Problem) -> int:
         """Its constructions keep within what is left; opinions are made from list scheduling."""
-        return self.viewer.looks(problem) if self.walks else 0
+        return self.viewer(self.threads).looks(problem) if self.walks else 0
 
     def planned(self, updates: int) -> Placeto:
         """With so many updates, which rate and entropy are planned for."""

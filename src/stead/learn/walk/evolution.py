@@ -29,7 +29,8 @@ from stead import _native
 from stead.errors import BadInput
 from stead.learn.ground import tensor_file
 from stead.learn.walk.made_problems import Scope, made_problem
-from stead.learn.walk.walk_rules import Grounds, Step, weight_count
+from stead.learn.walk.walk_rules import Grounds, weight_count
+from stead.learn.walk.walk_steps import Step
 from stead.problem import Problem
 
 MOMENTUM = 0.9

@@ -8,18 +8,24 @@ trained by `stead train walk` and experiments/walk. Nothing here needs torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from stead.errors import BadInput
 from stead.learn.walk.walk_plans import WALKS
 from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules
-from stead.learn.walk.walking import Walking
+from stead.learn.walk.walk_steps import Planned, Step
+from stead.learn.walk.walking import Found, Walking
 from stead.problem import Latency, PlacetoDispatch, Problem
+from stead.sim import simulate
 from stead.solvers.build.list_scheduling import Heft
+from stead.solvers.build.schedules import Schedule
 from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
+from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 PRETRAINED = "pretrained"  # the policy that comes with the package
@@ -40,7 +46,7 @@ class Walk:
 
     policy: str = PRETRAINED  # a file, the policy of the package, or "zero": list scheduling alone
     walks: int = WALKS
-    with_heft: bool = False  # whether the heft family is asked, too
+    with_heft: bool = False  # whether the heft family is asked first, so that walks may go on from its schedule
     threads: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +102,22 @@ class Walk:
         with search.interruptible():
             grounds = Grounds(problem)
             plan = rules.plans[grounds.kind]
-            Walking(search, grounds, rules.weights, plan, rules.told, self.walks, self.threads).run()
-            if self.with_heft and not search.done:
-                search.try_solver(Heft())
+            known = self._heft(search, grounds, plan) if self.with_heft else ()
+            if not search.done or search.current is None:
+                told = rules.told
+                Walking(search, grounds, rules.weights, plan, told, self.walks, self.threads, known).run()
         return search.solution()
+
+    def _heft(self, search: Search, grounds: Grounds, plan: tuple[Planned, ...]) -> tuple[Found, ...]:
+        """The schedule of the heft family, as walks go on from it; none if nothing fits."""
+        found = search.try_solver(Heft())
+        if found is None or search.done or not len(search.problem.graph):
+            return ()
+        trace = simulate(search.problem, found.placement)
+        search.evaluations += 1
+        assert trace.timeline is not None
+        order = np.argsort(trace.timeline.start_ticks, kind="stable").astype(np.int32)
+        schedule = Schedule(found.placement.devices.astype(np.uint8), order, found.found_by)
+        first = next(walk for walk in plan if isinstance(walk, Step))
+        step = replace(first, grouping=grounds.coarsest(schedule.devices))
+        return (Found(-1, step, schedule, trace.objective_ticks, after=" after heft"),)

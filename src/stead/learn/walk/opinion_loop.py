@@ -10,6 +10,10 @@ Notation    M groups, K devices, H width of what a network makes of a group, B o
 
 The slope of f is estimated in the space of X, and taken for that of w: g_m = sum_p clip(f+ - f-) X_p u_m / (2 P s). The
 gradient of sum_m g_m . w_m moves W and c as evolution strategies would, and the rest of the network along.
+
+Where equal devices have names (ColocRL), opinions of zero are a saddle: two devices that change names are the same
+schedule, so that both sides of every pair are equally long and nothing would ever be learnt. Of such a pair one side is
+held against the walk without a shake: which device is which is decided by the first draw, and then pairs differ.
 """
 
 from __future__ import annotations
@@ -182,8 +186,10 @@ class OpinionLoop(Loop[Inputs]):
         """Of the logarithm of lengths along shakes; 0 where nothing is known of both sides of a pair."""
         with np.errstate(divide="ignore", invalid="ignore"):
             lack = np.where(scored.overfull > 0, LACK + scored.overfull, 0.0)
-            length = np.log(scored.run_seconds[1:]) + lack[1:]
-            better = np.nan_to_num(length[: len(shakes)] - length[len(shakes) :], posinf=MOST_DIFFERENCE)
+            length = np.log(scored.run_seconds) + lack
+            one, other = length[1 : 1 + len(shakes)], length[1 + len(shakes) :]
+            better = np.where(one == other, 2 * (one - length[0]), one - other)  # two sides, or twice the one
+            better = np.nan_to_num(better, posinf=MOST_DIFFERENCE)
         clipped = torch.from_numpy(np.clip(better, -MOST_DIFFERENCE, MOST_DIFFERENCE).astype(np.float32))
         return torch.einsum("p,pbh->bh", clipped, shakes) / (2 * len(shakes) * self.training.sigma)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from stead.coarsen import Grouping
 from stead.learn.ground.reward import Scored, Scorer, Values
 from stead.learn.walk.opinions import OpinedGrounds, shipped_zero
+from stead.learn.walk.walk_steps import Step
 from stead.learn.walk.walking import PER_WALK
 from stead.problem import Placement, Problem, ProgramOrder
 from stead.problem.ticks import TICKS_PER_SECOND
@@ -31,7 +32,9 @@ class OpinionScorer(Scorer):
     def __init__(self, problem: Problem, grouping: Grouping, *, threads: int = 0, limit: int | None = None) -> None:
         super().__init__(problem, grouping, threads=threads, limit=limit)
         self.grounds = OpinedGrounds(problem, grouping.group)
-        self.step = shipped_zero().plans[self.grounds.kind][0]
+        first = shipped_zero().plans[self.grounds.kind][0]
+        assert isinstance(first, Step)  # no plan begins with a walk that goes on from another
+        self.step = first
 
     @property
     def width(self) -> int:

@@ -1,18 +1,24 @@
-"""Asking a network once: its opinions, the best of some walks that follow them, and cheap baselines beside it."""
+"""What methods with decoder=walk share: learning opinions, and asking a network once.
+
+An answer is the best of some walks that follow the opinions of the network, and of cheap baselines beside it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from pathlib import Path
+from typing import Generic, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from stead.coarsen import Grouping
 from stead.errors import BadInput
 from stead.learn.ground.network import Inputs
-from stead.learn.ground.policy import Seen
-from stead.learn.ground.reward import Reward
+from stead.learn.ground.policy import Method, Seen, read_policy
+from stead.learn.ground.reward import Evaluator, Reward
 from stead.learn.ground.solver import (
     BASELINES,
     Learns,
@@ -24,9 +30,9 @@ from stead.learn.ground.solver import (
     start_of,
 )
 from stead.learn.ground.task import Start, Task
-from stead.learn.ground.torch_state import one_thread
+from stead.learn.ground.torch_state import load_network, one_thread
 from stead.learn.walk.method import Walk
-from stead.learn.walk.opinion_loop import Opined, OpinionLoop, opinions_of
+from stead.learn.walk.opinion_loop import Opined, OpinionLoop, OpinionTraining, opinions_of
 from stead.learn.walk.opinion_scorer import OpinionScorer
 from stead.learn.walk.opinions import OpinedGrounds, walk_by_opinions
 from stead.learn.walk.walk_plans import WALKS
@@ -56,6 +62,21 @@ class Shows(Protocol[Inputs]):
         """Those that it has made."""
 
 
+class Opines(Method, Protocol[Inputs]):
+    """A method whose network may give opinions to walks."""
+
+    @property
+    def walks(self) -> bool:
+        """Whether walks follow its opinions."""
+
+    @property
+    def threads(self) -> int:
+        """Of the simulator."""
+
+    def viewer(self, threads: int) -> Shows[Inputs]:
+        """Whoever knows what its network reads then, and may use so many threads for it."""
+
+
 def no_walk(problem: Problem) -> str | None:
     """Why walks cannot place `problem`; None if they can."""
     return Walk().unsupported(problem)
@@ -72,6 +93,38 @@ def walked_task(shows: Shows[Inputs], problem: Problem, start: Start, *, threads
     if seen.cut is not None:
         scorer.begin_with(scorer.whole(seen.cut.devices[None, :])[0], seen.cut.seconds, seen.cut.name)
     return Task(grouping, inputs, scorer, Reward("log", start.reference_seconds(problem)), start)
+
+
+def opinion_learner(
+    method: Opines[Inputs],
+    thinks: Opined[Inputs],
+    problems: Sequence[Problem],
+    starts: Sequence[Start],
+    training: OpinionTraining,
+    *,
+    seed: int,
+    evaluate: Evaluator | None,
+) -> OpinionLoop[Inputs]:
+    """The network of a method, ready to learn opinions about problems; `evaluate` is refused."""
+    if evaluate is not None:
+        raise BadInput(f"{method.name}: walks are simulated, not measured; leave out decoder=walk or --reward")
+    assert isinstance(thinks, nn.Module)
+    shows, given = method.viewer(method.threads), zip(problems, starts, strict=True)
+    tasks = [walked_task(shows, problem, start, threads=method.threads) for problem, start in given]
+    return OpinionLoop(thinks, thinks, tasks, training, seed=seed)
+
+
+def opinion_solver(
+    path: Path, kind: type[Opines[Inputs]], *, threads: int, polish: bool
+) -> OpinionSolver[Inputs] | None:
+    """Whoever asks the network of a file for opinions; None where the file is not of that kind."""
+    method, arrays, devices, taught = read_policy(path, kind)
+    if not method.walks:
+        return None
+    network = method.network(devices, 0)
+    load_network(network, arrays)
+    thinks = cast(Opined[Inputs], network)  # as networks of methods that walk are
+    return OpinionSolver(method.viewer(threads), thinks, taught, threads=threads, polish=polish)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules, Step, weight_count
+from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules, weight_count
+from stead.learn.walk.walk_steps import Step
 from stead.learn.walk.walking import Walking
 from stead.problem import Problem
 from stead.solvers.search_state import Search

@@ -2,7 +2,8 @@
 
 Every candidate walks over problems that no rule was trained on; then walks are taken one by one, each time the one that
 makes the mean logarithm of the best length the least. Problems of every kind have plans of their own: with more
-groupings there is more to try, and averages of costs matter where devices differ.
+groupings there is more to try, and averages of costs matter where devices differ. These are the walks of a plan that
+begin anew; walk_rounds.py has those that go on from the best of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from stead import _native
 from stead.learn.walk.evolution import judged
-from stead.learn.walk.walk_rules import AVERAGES, KINDS, Grounds, Kind, Step
+from stead.learn.walk.walk_rules import KINDS, Grounds, Kind
+from stead.learn.walk.walk_steps import AVERAGES, Step
+from stead.solvers.build.schedules import Schedule
 
 BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
 FORESIGHTS = (0.0, 1.0)
@@ -43,21 +47,29 @@ def measured(weights: NDArray[np.float64], rules: Sequence[int], problems: Itera
 
 def lengths_of(grounds: Grounds, weights: NDArray[np.float64], steps: Sequence[Step]) -> NDArray[np.float64]:
     """Logarithms of the lengths of walks over one problem."""
-    found = np.full(len(steps), np.inf)
+    return np.array([judged(walk, grounds) for walk in walked(grounds, weights, steps)])
+
+
+def walked(
+    grounds: Grounds, weights: NDArray[np.float64], steps: Sequence[Step], guide: Schedule | None = None
+) -> list[_native.Walk]:
+    """A walk for each step; `guide` is what those go on from that go on from another one."""
+    found: dict[int, _native.Walk] = {}
     for grouping in sorted({step.grouping for step in steps}):
         rows = [n for n, step in enumerate(steps) if step.grouping == grouping]
-        walks = grounds.walk(grouping, weights, [steps[n].native() for n in rows])
-        found[rows] = [judged(walk, grounds) for walk in walks]
-    return found
+        variants = [steps[n].native() for n in rows]
+        walks = grounds.walk(grouping, weights, variants, guide=guide)
+        found |= zip(rows, walks, strict=True)
+    return [found[n] for n in range(len(steps))]
 
 
-def taken(lengths: NDArray[np.float64], count: int) -> list[int]:
-    """Candidates (columns) one by one, each the one that helps most where those before it stand.
+def taken(lengths: NDArray[np.float64], count: int, begin: NDArray[np.float64] | None = None) -> list[int]:
+    """Candidates (columns) one by one, each the one that helps most where those before it, and `begin`, stand.
 
     >>> taken(np.array([[1.0, 3.0, 2.0], [9.0, 3.0, 5.0]]), 2)
     [1, 0]
     """
-    best = np.full(len(lengths), np.inf)
+    best = np.full(len(lengths), np.inf) if begin is None else begin
     chosen: list[int] = []
     for _ in range(min(count, lengths.shape[1])):
         means = np.minimum(best[:, None], lengths).mean(axis=0)
@@ -67,8 +79,8 @@ def taken(lengths: NDArray[np.float64], count: int) -> list[int]:
     return chosen
 
 
-def planned(lengths: Lengths, rules: Sequence[int], count: int = WALKS) -> dict[Kind, tuple[Step, ...]]:
-    """A plan for every kind of problem; where none of a kind was seen, rules in turn as they come."""
+def planned(lengths: Lengths, rules: Sequence[int], count: int) -> dict[Kind, tuple[Step, ...]]:
+    """Walks that begin anew for every kind of problem; where none of a kind was seen, rules in turn as they come."""
     plans = {}
     for kind, rows in lengths.items():
         steps = candidates(rules, kind)

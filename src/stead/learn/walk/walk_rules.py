@@ -2,13 +2,13 @@
 
 Notation    R rules, W weights of a rule
     weights  [R, W]  row 0 is zero, which is list scheduling; the others are learned
-    plan     walks in the order in which they are worth trying: (rule, bias, foresight, average, grouping)
+    plan     walks in the order in which they are worth trying; those behind go on from the best of those before
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,16 +21,14 @@ from stead import _native
 from stead.coarsen.colocation import forward_operators
 from stead.errors import BadInput
 from stead.learn.ground import tensor_file
+from stead.learn.walk.walk_steps import MOST_WEIGHT, NONE, Again, Planned, Step, listed, read_walk
 from stead.printing.wording import one_line
 from stead.problem import Problem
-from stead.solvers.build.schedules import groupings
+from stead.solvers.build.schedules import Schedule, groupings
 
-FORMAT = 1
+FORMATS = (1, 2)  # that are read; the first had no walks that go on from others. The last one is written
 NAME = "walk"
-AVERAGES = ("mean", "min", "best")
 MOST_GROUPINGS = 3  # the problem's units, with backward beside forward, with all users of a weight together
-MOST_WEIGHT = 1e6
-NO_OPINION = -1  # of the core: nothing is added to what a rule thinks
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "walk.safetensors"
 
 
@@ -46,30 +44,6 @@ def _shape() -> list[int]:
     return [shape.device_rows, shape.device_features, shape.queue_rows, shape.queue_features]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One walk of a plan."""
-
-    rule: int  # row of the weights; 0: list scheduling
-    bias: float = 1.0  # weight of a transfer when devices are compared
-    foresight: float = 0.0  # weight of the work that a unit brings later
-    average: str = "mean"  # of costs for ranks
-    grouping: int = 0  # 0: the units of the problem, 1: backward beside forward, 2: users of a weight together
-
-    def native(
-        self, *, noise: float = 0.0, seed: int = 0, retime: bool = True, opinion: int = NO_OPINION
-    ) -> _native.WalkVariant:
-        """The same as the core takes it."""
-        return _native.WalkVariant(
-            rule=self.rule, bias=self.bias, foresight=self.foresight, average=self.average, noise=noise,
-            seed=seed, retime=retime, opinion=opinion,
-        )  # fmt: skip
-
-    def as_list(self) -> list[object]:
-        """Plain data."""
-        return [self.rule, self.bias, self.foresight, self.average, self.grouping]
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
     """What decides which plan a problem takes."""
@@ -82,7 +56,7 @@ class Kind:
 
 
 KINDS = tuple(Kind(count, alike) for count in range(1, MOST_GROUPINGS + 1) for alike in (True, False))
-Plans = Mapping[Kind, tuple[Step, ...]]
+Plans = Mapping[Kind, tuple[Planned, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +79,11 @@ class Rules:
             if set(plans) != set(KINDS):
                 raise BadInput(f"plans are needed for problems of kind {', '.join(map(str, KINDS))}")
             for kind, plan in plans.items():
-                if not plan or any(not 0 <= step.rule < rules for step in plan):
-                    raise BadInput(f"the plan of kind {kind} is empty or names a rule that is not there")
-                if any(not 0 <= step.grouping < kind.groupings for step in plan):
+                if not plan or isinstance(plan[0], Again):
+                    raise BadInput(f"the plan of kind {kind} is empty or begins with a walk that goes on from others")
+                if any(isinstance(walk, Step) and not 0 <= walk.rule < rules for walk in plan):
+                    raise BadInput(f"the plan of kind {kind} names a rule that is not there")
+                if any(isinstance(walk, Step) and not 0 <= walk.grouping < kind.groupings for walk in plan):
                     raise BadInput(f"the plan of kind {kind} names a grouping that is not there")
 
     @property
@@ -134,7 +110,7 @@ class Rules:
         """Write rules and plans to a file."""
         document = {
             "policy": NAME,
-            "format": FORMAT,
+            "format": FORMATS[-1],
             "shape": _shape(),
             "plans": _listed(self.plans),
             "zero_plans": _listed(self.zero_plans),
@@ -148,7 +124,7 @@ class Rules:
         arrays, document = tensor_file.load(path)
         if document.get("policy") != NAME:
             raise BadInput(f"{path} holds a policy {document.get('policy')!r}, not one of {NAME}")
-        if document.get("format") != FORMAT or document.get("shape") != _shape():
+        if document.get("format") not in FORMATS or document.get("shape") != _shape():
             raise BadInput(f"{path} was made for other features of the walk; train it again")
         try:
             plans, zero_plans = (_read_plans(document[name]) for name in ("plans", "zero_plans"))
@@ -161,12 +137,12 @@ class Rules:
 
 
 def _listed(plans: Plans) -> dict[str, object]:
-    return {str(kind): [step.as_list() for step in plan] for kind, plan in plans.items()}
+    return {str(kind): [listed(walk) for walk in plan] for kind, plan in plans.items()}
 
 
 def _read_plans(given: object) -> Plans:
     known = {str(kind): kind for kind in KINDS}
-    return {known[name]: tuple(map(_step, steps)) for name, steps in _mapping(given).items()}
+    return {known[name]: tuple(map(read_walk, walks)) for name, walks in _mapping(given).items()}
 
 
 def _mapping(given: object) -> dict[str, Any]:
@@ -175,19 +151,10 @@ def _mapping(given: object) -> dict[str, Any]:
     return given
 
 
-def _step(given: Sequence[Any]) -> Step:
-    rule, bias, foresight, average, grouping = given
-    if type(rule) is not int or type(grouping) is not int or average not in AVERAGES:
-        raise ValueError(f"no walk: {given!r}")
-    if not all(isinstance(x, float | int) and math.isfinite(x) and 0 <= x <= MOST_WEIGHT for x in (bias, foresight)):
-        raise ValueError(f"no walk: {given!r}")
-    return Step(rule, float(bias), float(foresight), average, grouping)
-
-
 class Grounds:
     """A problem as walks see it: its groupings with their tables, made when they are first used."""
 
-    opinion_row = NO_OPINION  # that variants name
+    opinion_row = NONE  # that variants name
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -201,6 +168,15 @@ class Grounds:
         seconds = self.problem.costs.seconds
         alike = bool((seconds == seconds[:, :1]).all() and self.problem.allowed.all())
         return Kind(len(self.unit_groups), alike)
+
+    def coarsest(self, devices: NDArray[np.uint8]) -> int:  # [operator]
+        """The last of its groupings in which no unit is on two devices."""
+        for number in reversed(range(len(self.unit_groups))):
+            units = self.unit_groups[number]
+            firsts = np.unique(units, return_index=True)[1]
+            if np.array_equal(devices[firsts][units], devices):
+                return number
+        return 0
 
     @cached_property
     def forward_of(self) -> NDArray[np.int32]:  # [operator]
@@ -221,14 +197,17 @@ class Grounds:
         weights: NDArray[np.float64],
         variants: list[_native.WalkVariant],
         *,
+        guide: Schedule | None = None,
         limit_bytes: NDArray[np.int64] | None = None,
         seconds: float = math.inf,
         threads: int = 0,
     ) -> list[_native.Walk]:
-        """A walk for each variant."""
+        """A walk for each variant; `guide` is what those go on from that go on from another one."""
         return _native.walks(
             self.tables(grouping), weights, variants=variants, seconds=seconds, threads=threads,
             limit_bytes=self.limit_bytes if limit_bytes is None else limit_bytes, opinions=self.opinions(grouping),
+            guide_devices=None if guide is None else guide.devices[None, :],
+            guide_orders=None if guide is None else guide.order[None, :],
         )  # fmt: skip
 
     def opinions(self, grouping: int) -> NDArray[np.float64] | None:  # [row, unit * device]

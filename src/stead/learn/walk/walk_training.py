@@ -2,12 +2,14 @@
 
 Members are trained one after another. The first begins where the policy that is carried on stands (zero weights for
 none), each of the others too if it has a rule for it, else where the member before it ended: rules that differ in the
-problems they saw complete each other. Plans are chosen on problems of seeds that no rule was trained on.
+problems they saw complete each other. Plans are chosen on problems of seeds that no rule was trained on: walks that
+begin anew first, then those that go on from the best of them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +22,8 @@ from stead.files import read_text, write_text
 from stead.learn.walk.evolution import Evolution, GivenProblems, MadeProblems, Source, Strategy, evolve
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.walk_plans import WALKS, candidates, measured, planned
-from stead.learn.walk.walk_rules import KINDS, Grounds, Rules, weight_count
+from stead.learn.walk.walk_rounds import ANEW_SHARE, continued
+from stead.learn.walk.walk_rules import KINDS, Grounds, Kind, Rules, weight_count
 from stead.problem import Problem
 
 UNSEEN = 10_000_000  # the first seed of the problems that plans are chosen on
@@ -110,16 +113,23 @@ def chosen(
     weights: NDArray[np.float64], grounds: Sequence[Grounds], walks: int, told: Mapping[str, object]
 ) -> tuple[Rules, float]:
     """Rules with plans chosen on problems, and how long the best walks are there beside all of list scheduling."""
-    numbers = range(len(weights))
+    numbers, anew = range(len(weights)), math.ceil(ANEW_SHARE * walks)
     lengths = measured(weights, numbers, grounds)
-    plans, zero, gains = planned(lengths, numbers, walks), {}, []
-    for kind, rows in lengths.items():
-        steps = candidates(numbers, kind)
-        zero[kind] = rows[:, : len(candidates([0], kind))]  # those of rule 0 come first
-        if len(rows):
-            gains.append(rows[:, [steps.index(one) for one in plans[kind]]].min(axis=1) - zero[kind].min(axis=1))
-    rules = Rules(weights, plans, planned(zero, [0], walks), told)
+    zero = {kind: rows[:, : len(candidates([0], kind))] for kind, rows in lengths.items()}  # rule 0 comes first
+    begun = Rules(weights, planned(lengths, numbers, anew), planned(zero, [0], anew), told)
+    rules, reached = went_on(begun, grounds, walks)
+    gains = [np.array(reached[kind]) - zero[kind].min(axis=1) for kind in KINDS]
     return rules, float(np.exp(np.concatenate(gains).mean()))
+
+
+def went_on(begun: Rules, grounds: Sequence[Grounds], walks: int) -> tuple[Rules, dict[Kind, list[float]]]:
+    """Rules with so many walks in their plans, and what these reach: behind those that are there walks that go on."""
+    plans, zero_plans, reached = dict(begun.plans), dict(begun.zero_plans), {}
+    for kind in KINDS:
+        own = [one for one in grounds if one.kind == kind]
+        plans[kind], reached[kind] = continued(plans[kind], begun.weights, own, walks)
+        zero_plans[kind], _ = continued(zero_plans[kind], begun.weights[:1], own, walks)
+    return Rules(begun.weights, plans, zero_plans, begun.trained), reached
 
 
 def unseen(recipe: Recipe) -> Iterator[Grounds]:

@@ -1,4 +1,7 @@
-"""The walks of one answer: as many as a budget allows, the best of them scored, made to fit where none does."""
+"""The walks of one answer: as many as a budget allows, the best of them scored, made to fit where none does.
+
+Walks go in rounds: those of a plan that go on from the best one wait for the rounds before.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.learn.walk.walk_rules import Grounds, Step
+from stead.learn.walk.walk_rules import Grounds
+from stead.learn.walk.walk_steps import AT_ONCE, Planned, Step, rounds
 from stead.sim import simulate_many
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import Heft
 from stead.solvers.build.schedules import Schedule, offer_schedule
 from stead.solvers.search_state import Search
 
-AT_ONCE = 4  # walks between two looks at the clock
 OFFERED = 6  # of the walks, whose length the core already knows
 NOISE = 0.25  # of logits, in walks beyond the plan
 LEAST_SECONDS = 0.5  # for the first walks, whatever the time limit: an answer is better than none
@@ -32,10 +35,11 @@ class Walking:
     search: Search
     grounds: Grounds
     weights: NDArray[np.float64]  # [rule, weight]
-    plan: tuple[Step, ...]
+    plan: tuple[Planned, ...]
     told: Callable[[Step], str]
     walks: int
     threads: int = 0
+    known: tuple[Found, ...] = ()  # schedules that are there, to go on from while no walk is better
 
     def run(self) -> None:
         """Walk, score the most promising walks, make them fit if none does."""
@@ -55,38 +59,53 @@ class Walking:
         retime = left is None or left > PER_WALK
         return [_Try(n, self.plan[n % len(self.plan)], n >= len(self.plan), retime) for n in range(count)]
 
-    def _walked(
-        self, tries: list[_Try], limit_bytes: NDArray[np.int64] | None = None
-    ) -> list[tuple[_native.Walk, Schedule]]:
-        """Walks that there was time for with their schedules, the best first; a few in any case."""
-        search, grounds = self.search, self.grounds
-        found: list[tuple[int, _native.Walk, Schedule]] = []
-        for grouping, some in _portions(tries):
-            if found and search.done:
-                break
-            seconds = max(0.0 if found else LEAST_SECONDS, search.remaining_seconds)
-            variants = [one.native(search.seed, grounds.opinion_row) for one in some]
-            walks = grounds.walk(
-                grouping, self.weights, variants, limit_bytes=limit_bytes, seconds=seconds, threads=self.threads
-            )
-            for one, walk in zip(some, walks, strict=True):
-                search.evaluations += walk.simulations
-                if walk.ticks != NOT_BUILT:
-                    told = f"{self.told(one.step)}, variant {one.number + 1}"
-                    found.append((one.number, walk, Schedule(walk.devices, walk.order, told)))
-        found.sort(key=lambda row: (row[1].ticks < 0, row[1].over_bytes, row[1].ticks, row[0]))
-        return [(walk, schedule) for _, walk, schedule in found]
+    def _walked(self, tries: list[_Try], limit_bytes: NDArray[np.int64] | None = None) -> list[Found]:
+        """What walks find that there was time for, the best first; a few in any case."""
+        found: list[Found] = []
+        for numbers in rounds([one.walk for one in tries]):
+            best = min([*found, *self.known], key=Found.standing, default=None)
+            for grouping, some in _by_grouping([tries[n] for n in numbers], best):
+                if found and self.search.done:
+                    break
+                seconds = max(0.0 if found else LEAST_SECONDS, self.search.remaining_seconds)
+                found += self._found(grouping, some, best, limit_bytes, seconds)
+        return sorted(found, key=Found.standing)
 
-    def _offer(self, found: list[tuple[_native.Walk, Schedule]]) -> None:
+    def _found(
+        self,
+        grouping: int,
+        some: list[tuple[_Try, Step]],
+        best: Found | None,
+        limit_bytes: NDArray[np.int64] | None,
+        seconds: float,
+    ) -> Iterator[Found]:
+        """What walks over one grouping find in so many seconds."""
+        search, grounds = self.search, self.grounds
+        guide = best if any(step.again for _, step in some) else None
+        walks = grounds.walk(
+            grouping, self.weights, [one.native(step, search.seed, grounds.opinion_row) for one, step in some],
+            guide=None if guide is None else guide.schedule, limit_bytes=limit_bytes, seconds=seconds,
+            threads=self.threads,
+        )  # fmt: skip
+        after = "" if guide is None else guide.after
+        for (one, step), walk in zip(some, walks, strict=True):
+            search.evaluations += walk.simulations
+            if walk.ticks == NOT_BUILT:
+                continue
+            told = f"{self.told(step)}{after}, variant {one.number + 1}"
+            schedule = Schedule(walk.devices, walk.order, told)
+            yield Found(one.number, step, schedule, walk.ticks, walk.over_bytes, after)
+
+    def _offer(self, found: list[Found]) -> None:
         """Score the best different placements, each in its order and in those of the objective."""
         search = self.search
         seen: set[bytes] = set()
-        for _, schedule in found:
+        for one in found:
             if len(seen) == OFFERED or (search.current is not None and search.done):
                 break
-            if schedule.devices.tobytes() not in seen:
-                seen.add(schedule.devices.tobytes())
-                offer_schedule(search, schedule)
+            if one.schedule.devices.tobytes() not in seen:
+                seen.add(one.schedule.devices.tobytes())
+                offer_schedule(search, one.schedule)
 
     def _make_fit(self, tries: list[_Try]) -> None:
         """Walk again with as much less room as was missing; let list scheduling repair what still does not fit."""
@@ -107,25 +126,46 @@ class Walking:
             search.try_solver(Heft())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A schedule, and the step that leads to it."""
+
+    number: int  # of the walk
+    step: Step
+    schedule: Schedule
+    ticks: int  # negative where it cannot run
+    over_bytes: int = 0
+    after: str = ""  # what it goes on from, if that was no walk
+
+    def standing(self) -> tuple[bool, int, int, int]:
+        """What is compared: the least is best."""
+        return self.ticks < 0, self.over_bytes, self.ticks, self.number
+
+
 @dataclass(frozen=True, slots=True)
 class _Try:
     """A walk of an answer."""
 
     number: int
-    step: Step
+    walk: Planned
     noisy: bool
     retime: bool
 
-    def native(self, seed: int, opinion: int) -> _native.WalkVariant:
+    def step(self, best: Found | None) -> Step | None:
+        """What it is once the best before it is known; None while there is nothing that it could go on from."""
+        if isinstance(self.walk, Step):
+            return self.walk
+        return self.walk.after(best.step) if best is not None and best.ticks >= 0 else None
+
+    def native(self, step: Step, seed: int, opinion: int) -> _native.WalkVariant:
         """The same as the core takes it."""
         own = (seed * 1_000_003 + self.number) % 2**64
         noise = NOISE if self.noisy else 0.0
-        return self.step.native(noise=noise, seed=own, retime=self.retime, opinion=opinion)
+        return step.native(noise=noise, seed=own, retime=self.retime, opinion=opinion)
 
 
-def _portions(tries: list[_Try]) -> Iterator[tuple[int, list[_Try]]]:
-    """(grouping, tries) in the order of the plan, as many at once as share a grouping."""
-    for begin in range(0, len(tries), AT_ONCE):
-        some = tries[begin : begin + AT_ONCE]
-        for grouping in dict.fromkeys(one.step.grouping for one in some):
-            yield grouping, [one for one in some if one.step.grouping == grouping]
+def _by_grouping(tries: list[_Try], best: Found | None) -> list[tuple[int, list[tuple[_Try, Step]]]]:
+    """(grouping, tries with their steps), those that can go on."""
+    some = [(one, step) for one in tries if (step := one.step(best)) is not None]
+    groupings = dict.fromkeys(step.grouping for _, step in some)
+    return [(grouping, [one for one in some if one[1].grouping == grouping]) for grouping in groupings]
