@@ -95,7 +95,7 @@ VERBS = (
 )
 
 
-def _app(arguments: list[str]) -> typer.Typer:
+def app_for(arguments: list[str]) -> typer.Typer:
     """The command line: with the one command that is called, or with all where help or an unknown name needs them."""
     app = typer.Typer(
         name="stead",
@@ -174,7 +174,7 @@ def _exit_code(arguments: list[str]) -> int:
 
     try:
         with interrupts.heard():
-            ended = _app(arguments)(args=arguments, prog_name="stead", standalone_mode=False)
+            ended = app_for(arguments)(args=arguments, prog_name="stead", standalone_mode=False)
         return ended if isinstance(ended, int) else OK
     except typer.Exit as ended:
         return ended.exit_code
