@@ -90,7 +90,9 @@ def read_walk(given: Any) -> Planned:
 
 def _read_again(given: Mapping[str, Any]) -> Again:
     types = {one.name: one.type for one in fields(Again)}
-    found = {name: _weight(value) if types.get(name) == "float" else value for name, value in given.items()}
+    found: dict[str, Any] = {
+        name: _weight(value) if types.get(name) == "float" else value for name, value in given.items()
+    }
     if {name: type(value).__name__ for name, value in found.items()} != types:
         raise ValueError(f"no walk: {given!r}")
     return Again(**found)
