@@ -398,8 +398,12 @@ def tables() -> None:
         lines += ["## The same by family", "", *family_table(rows), ""]
     if many := [row for row in found["judge"].values() if "more" in row]:
         alone, both = told(many, lambda row: row["more"]["seconds"]), told(many, lambda row: pooled(row, "more"))
-        lines += [f"With {MORE} walks on the zoo and nmt: {alone}, with heft {both}; {spent(many, 'more')} CPU ms", ""]
-        lines[-2] += f" where heft takes {spent(many, 'heft')}."
+        parts = ", ".join(
+            f"{part} {told([row for row in many if row['part'] == part], lambda row: row['more']['seconds'])}"
+            for part in ("recurrent", "others")
+        )
+        lines += [f"With {MORE} walks on the zoo and nmt: {alone}, {parts}; the better of it and heft {both}.", ""]
+        lines[-2] += f" {spent(many, 'more')} CPU ms where heft takes {spent(many, 'heft')}."
         for page in PAGES:
             fill(page, "more walks", [lines[-2]])
     if found["large"]:
