@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-
-from stead._native import MoveTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +28,6 @@ class MoveKind:
 
 
 Kinds = tuple[MoveKind, ...]
-
-
-def kinds_of(tallies: Sequence[MoveTally], seconds: float) -> Kinds:
-    """All kinds of a search that took so many seconds."""
-    work = max(1, sum(one.work for one in tallies))
-    return tuple(MoveKind(one.name, one.tried, one.kept, seconds * one.work / work, one.gain) for one in tallies)
 
 
 def joined(*several: Kinds) -> Kinds:

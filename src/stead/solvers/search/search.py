@@ -18,7 +18,7 @@ from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate, simulate_many
 from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
 from stead.solvers.few_devices import few_devices
-from stead.solvers.move_kinds import joined, kinds_of
+from stead.solvers.move_kinds import Kinds, MoveKind, joined
 from stead.solvers.registry import current_name, solver, solver_names
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search, reraise
@@ -129,7 +129,7 @@ class ScheduleSearch:
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
             began = clock.now()
             result = self._run(search, pool, room, evaluations, seconds, drawn, streams)
-            search.kinds = joined(search.kinds, kinds_of(result.kinds, clock.now() - began))
+            search.kinds = joined(search.kinds, _kinds(result, clock.now() - began))
             search.evaluations += min(
                 evaluations, result.work // len(search.problem.graph)
             )  # the last move may exceed it
@@ -262,6 +262,14 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
 
 def _schedule(state: _native.SearchState) -> Schedule:
     return Schedule(state.devices, state.order, "search", state.sends == 1, state.ticks / TICKS_PER_SECOND)
+
+
+def _kinds(result: _native.SearchResult, seconds: float) -> Kinds:
+    """Kinds of moves of a search that took so long: each took its share of the work."""
+    work = max(1, sum(one.work for one in result.kinds))
+    return tuple(
+        MoveKind(one.name, one.tried, one.kept, seconds * one.work / work, one.gain) for one in result.kinds
+    )
 
 
 def in_both_ways(pool: list[Schedule]) -> list[Schedule]:
