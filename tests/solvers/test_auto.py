@@ -14,9 +14,10 @@ from stead.problem import Constraints, Fifo, Objective
 from stead.report.phase_table import kind_table, phase_table
 from stead.solvers import Search, solver
 from stead.solvers.answers import Answers
-from stead.solvers.auto import Auto, first_of_each
+from stead.solvers.auto import Auto, _Run, first_of_each
 from stead.solvers.auto_steps import Tuning
 from stead.solvers.build.schedules import Schedule
+from stead.solvers.phases import Phases
 from stead.solvers.rules.simple import Even
 from stead.solvers.search.search import ScheduleSearch
 from stead.testing import tiny_problem, two_towers
@@ -132,13 +133,11 @@ def test_every_number_of_the_tuning_can_be_set_by_name() -> None:
 
 @pytest.mark.parametrize(("quick", "size_decides"), [(0, False), (1300, True)])
 def test_a_program_that_is_quick_comes_before_dividing_anew(quick: int, size_decides: bool) -> None:
-    graph = synthetic("layered", operators=40, seed=1)
-    cluster, _ = cluster_from("3090,3060,3060")
-    problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Throughput())
-    chosen = Auto(exhaustive_below=0, exact=False, moves=2000, tuning=Tuning(quick_program=quick, tiny_program=0))
-    phases = {one.name: one for one in chosen.solve(problem, Budget(evaluations=2000)).phases}
-    assert phases["annealing"].runs
-    assert ("units times devices" in phases["dividing anew first"].why_not) is size_decides
+    chosen, problem = Auto(tuning=Tuning(quick_program=quick)), two_towers(Throughput())
+    search = Search(problem, Budget(evaluations=10), solver="auto")
+    (row,) = (row for row in chosen.steps_for(problem) if row.name == "dividing anew first")
+    why_not = row.not_now(_Run(chosen, search, Phases(search, [])))
+    assert ("units times devices" in why_not) is size_decides
 
 
 def test_the_tuning_changes_the_search() -> None:

@@ -45,7 +45,7 @@ class Tuning:
     first_share: float = 0.75  # for annealing before anything is to be proved: most proofs need a good incumbent
     program_share: float = 0.6  # for an integer program after a first round of annealing, which gives it its cutoff
     quick_program: int = 1300  # units times devices up to which a program proves in seconds what annealing has found
-    dividing_share: float = 0.6  # for dividing anew before larger ones, where annealing gained nothing
+    dividing_share: float = 0.4  # for dividing anew before larger ones, where annealing gained nothing
     early_program: int = 2600  # units times devices beyond which it does not come to a bound in time
     program_seconds: float = 20.0  # for an integer program: what it has not proved by then it seldom does
     least_redividing: float = 4.0  # seconds for dividing anew, whatever the round before it took: less settles nothing
