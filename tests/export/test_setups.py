@@ -17,7 +17,7 @@ from stead.export.placing import for_target
 from stead.export.present_setup import score_setup
 from stead.export.setups import read_setup
 from stead.placing.loading import load
-from stead.problem import Latency, Problem
+from stead.problem import Latency, Problem, Throughput
 from stead.readers import write_graph
 from stead.readers.hf import HuggingFace
 from stead.solvers import Budget, Solution, solver
@@ -294,17 +294,17 @@ def test_a_module_that_only_holds_a_shared_weight_is_read_and_noted_where_it_is_
 
 
 def test_a_set_up_is_held_to_what_was_proved_of_all_that_its_tool_can_load() -> None:
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 5, "num_attention_heads": 4}
     config = {"model_type": "llama", "vocab_size": 128, **sizes, "torch_dtype": "float32"}
     loaded = load(HuggingFace(context=64).from_config(config), "3090,3060")
 
     def scored(tool: str, text: str) -> Solution:
-        return score_setup(tool, text, loaded, objective=Latency(), evaluations=100).plan.solution
+        return score_setup(tool, text, loaded, objective=Throughput(), evaluations=100).plan.solution
 
-    best, halves = scored("vllm", "4"), scored("vllm", "2,2")
+    best, worse = scored("vllm", "3,2"), scored("vllm", "4,1")
     assert best.gap == 0
-    assert 0 < halves.gap < 1
-    assert halves.bound_seconds == best.bound_seconds
-    assert halves.scope == "what vllm can load"
+    assert 0 < worse.gap < 1
+    assert worse.bound_seconds == best.bound_seconds
+    assert worse.scope == "what vllm can load"
     split = {"model": 0, "model.layers.3.mlp": 1, "lm_head": 0}  # which no plan for hf can have
     assert scored("hf", json.dumps(split)).scope == ""
