@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import subprocess
 import sys
@@ -127,3 +129,15 @@ def test_a_plan_runs_on_hosts_of_torchrun(tmp_path: Path) -> None:
     assert [process.returncode for process in started] == [0, 0], said
     assert "the same as on one worker, bit for bit" in said[0]
     assert "y is b/core" in said[0]
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two hosts on this machine need two cores")
+def test_a_plan_is_measured_on_hosts_with_what_the_network_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_over_two_hosts(tmp_path)
+    asked = ["measure", str(plan), "--model", str(tmp_path / "model.pt2"), "--hosts", "a=127.0.0.1,b=127.0.0.1"]
+    assert exit_code([*asked, "--launch", "{command}", "--bursts", "1", "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert record["predicted"]["seconds"] >= record["also_predicted"]["plan"]["seconds"]
+    assert record["predicted"]["charge"] == "overlapped"

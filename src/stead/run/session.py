@@ -120,7 +120,7 @@ def measure_plans(
     ) as running:
         workers = running.workers
         _check_graph(plans[0], running, what)
-        paying = _paying(running, on_step) if hosts and profile is not None else None
+        paying = _paying(running, on_step) if hosts else None
         candidates = [
             candidate(plan, name, profile, workers, paying=paying)
             for plan, name in zip(plans, names, strict=True)
@@ -182,14 +182,13 @@ def candidate(
     """
     objective = plan.problem.objective.name
     said = {"plan": predict(plan.problem, plan.placement, charge="overlapped")}
-    best = said["plan"]
+    best, problem = said["plan"], plan.problem
     if profile is not None:
         problem = profiled_problem(plan.problem, profile, workers)
         said["profile, overlapped"] = predict(problem, plan.placement, charge="overlapped")
-        if paying is None:
-            best = predict(problem, plan.placement)
-        else:
-            best = predict(paying(problem, plan.placement), plan.placement, charge="overlapped")
+        best = predict(problem, plan.placement)
+    if paying is not None:
+        best = predict(paying(problem, plan.placement), plan.placement, charge="overlapped")
     return Candidate(name, plan.placement, best, objective, said)
 
 

@@ -95,10 +95,17 @@ def involuntary_switches() -> int:
 
 
 def system_seconds(cores: Iterable[int]) -> float:
-    """What some cores have spent in the system so far, for anybody: in calls, interrupts and what follows them."""
+    """What some cores have spent in the system so far, for anybody: in calls, interrupts and what follows them.
+
+    Zero where the system does not tell.
+    """
     names = {f"cpu{core}" for core in cores}
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return 0.0
     ticks = 0
-    for line in Path("/proc/stat").read_text().splitlines():
+    for line in lines:
         name, _, told = line.partition(" ")
         if name in names:
             _, _, system, _, _, hard, soft, *_ = map(int, told.split())

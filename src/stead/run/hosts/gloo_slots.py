@@ -11,13 +11,13 @@ Sockets are used in normal scheduling only: in real time the threads of gloo nev
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
 
 from stead.errors import RunFailed
+from stead.run.cores import usable_cores
 from stead.run.hosts.host_messages import Join, Ping, Stream
 from stead.run.timing import system_seconds
 from stead.run.transport import Late, Patience, Segment, SharedSlots
@@ -95,7 +95,7 @@ class Post:
         do. What counts is not how much longer that takes, which varies with everything else, but what the kernel books
         as its own: copying, cutting and checking what passes, and waking who waits for it.
         """
-        torch, cores = self.torch, os.sched_getaffinity(0)
+        torch, cores = self.torch, usable_cores()
         left, right = (torch.ones(_STREAM_WIDTH, _STREAM_WIDTH) for _ in range(2))
         made = torch.empty_like(left)
 
