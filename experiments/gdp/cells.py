@@ -160,7 +160,7 @@ def gdp_one(instance: Instance, order: str, seed: int, seconds: float) -> Cell:
         "greedy_devices": len(np.unique(greedy[: task.grouping.count])), "sampled": sampled, "best": value,
         "polished": min(value, after), "setup_cpu_seconds": setup, "cpu_seconds": spent,
         "all_cpu_seconds": time.process_time() - begin, "updates": own.version, "evaluations": own.evaluations,
-        "alarms": own.alarms, "trail": trail,
+        "alarms": own.alarm.raised, "trail": trail,
     }  # fmt: skip
 
 

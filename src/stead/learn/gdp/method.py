@@ -72,7 +72,6 @@ from stead.learn.gdp.features import (
 from stead.learn.gdp.network import MOST_DEVICES, GraphInputs, GraphPlacer, Shape, by_unit, repaired
 from stead.learn.ground.equal_devices import canonical, device_classes
 from stead.learn.ground.features import VOCABULARY
-from stead.learn.ground.loop import Loop
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_least, check_words
@@ -84,6 +83,7 @@ from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.solver import PolicySolver, solve_by_learning
 from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
+from stead.learn.ground.training_loop import Loop
 from stead.learn.walk.opinion_loop import OpinionTraining
 from stead.learn.walk.opinion_solver import (
     OpinionSolver,
