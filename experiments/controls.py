@@ -36,8 +36,8 @@ from stead.coarsen import Grouping
 from stead.costs import Roofline
 from stead.learn.colocrl.method import ColocRL
 from stead.learn.gdp.method import GDP
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.one_shot import OneShot
-from stead.learn.ground.parts import varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.task import Start, constructed
 from stead.learn.ground.torch_state import one_thread

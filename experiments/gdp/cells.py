@@ -21,9 +21,9 @@ from tables import geometric
 
 from stead.learn.gdp.method import GDP, SHIPPED
 from stead.learn.gdp.network import SHARP
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot
-from stead.learn.ground.parts import varied
 from stead.learn.ground.policy import NetworkPolicy
 from stead.learn.ground.priorities import MIDDLE
 from stead.learn.ground.task import Start, Task

@@ -18,8 +18,8 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Roofline
 from stead.errors import Infeasible
 from stead.learn.colocrl.method import ColocRL
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.collapse_alarm import collapsed
-from stead.learn.ground.parts import varied
 from stead.learn.ground.reward import Scorer
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import load_network, network_arrays, one_thread

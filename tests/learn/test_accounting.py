@@ -18,7 +18,7 @@ from small import grid, pair
 from stead import _native
 from stead.learn.colocrl.method import ColocRL
 from stead.learn.gdp.method import GDP
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.policy import Cut, Proposal, Seen
 from stead.learn.ground.reward import OWN
 from stead.learn.ground.solver import Learns, PolicySolver, train_policy

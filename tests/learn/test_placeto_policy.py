@@ -21,10 +21,10 @@ from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.collapse_alarm import COLLAPSED_UPDATES, collapsed  # noqa: E402
 from stead.learn.ground.equal_devices import canonical  # noqa: E402
 from stead.learn.ground.losses import ppo_loss, reinforce_loss  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.ground.solver import train_policy  # noqa: E402
 from stead.learn.ground.task import Start  # noqa: E402

@@ -16,7 +16,7 @@ from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.learn.gdp.method import GDP, SHIPPED  # noqa: E402
 from stead.learn.ground import tensor_file  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.policy import read_policy  # noqa: E402
 from stead.learn.ground.solver import train_policy  # noqa: E402
 from stead.learn.ground.torch_state import network_arrays  # noqa: E402
