@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hf_models import NAMES
+from warm_checks import WarmChecks
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small random model of every architecture; saved at once, as the time goes into imports."""
+def warm() -> Iterator[WarmChecks]:
+    """A process that has imported transformers."""
+    with WarmChecks() as checks:
+        yield checks
+
+
+@pytest.fixture
+def warm_checks(warm: WarmChecks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `stead verify --to hf` fork that process instead of starting one of its own."""
+    monkeypatch.setattr("stead.export.hf_verify.told_by", warm.told_by)
+
+
+@pytest.fixture(scope="session")
+def models(warm: WarmChecks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small random model of every architecture."""
     folder = tmp_path_factory.mktemp("models")
-    command = [sys.executable, str(HERE / "hf_models.py"), str(folder), *NAMES, "half"]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
+    errors = folder / "errors.txt"
+    code = warm.run(str(HERE / "hf_models.py"), str(folder), *NAMES, "half", environment={}, errors=errors)
+    assert code == 0, errors.read_text()
     return folder

@@ -121,6 +121,7 @@ def test_a_model_is_planned_for_mixed_devices_and_transformers_loads_it_so(
 
 
 @needs_transformers
+@pytest.mark.usefixtures("warm_checks")
 def test_layers_on_the_cpu_compute_there_or_wait_there_as_the_user_says(
     models: Path, user: User, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_layers_on_the_cpu_compute_there_or_wait_there_as_the_user_says(
 
 
 @needs_transformers
+@pytest.mark.usefixtures("warm_checks")
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_on_a_smaller_card_than_planned_the_set_up_is_told_to_run_out_of_memory(
     name: str, models: Path, user: User, tmp_path: Path
