@@ -10,6 +10,7 @@ from hf_models import NAMES
 from warm_checks import WarmChecks
 
 HERE = Path(__file__).parent
+PROGRAMS = ("llama", "cnn", "pair", "several", "number")
 
 
 @pytest.fixture(scope="session")
@@ -31,5 +32,15 @@ def models(warm: WarmChecks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     errors = folder / "errors.txt"
     code = warm.run(str(HERE / "hf_models.py"), str(folder), *NAMES, "half", environment={}, errors=errors)
+    assert code == 0, errors.read_text()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def programs(warm: WarmChecks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small random programs as torch exports them."""
+    folder = tmp_path_factory.mktemp("programs")
+    errors = folder / "errors.txt"
+    code = warm.run(str(HERE / "torch_programs.py"), str(folder), *PROGRAMS, environment={}, errors=errors)
     assert code == 0, errors.read_text()
     return folder

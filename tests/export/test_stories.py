@@ -69,13 +69,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return User(capsys)
 
 
-def saved_program(name: str, folder: Path) -> Path:
-    """A small random program as torch exports it."""
-    command = [sys.executable, "-W", "ignore", HERE / "torch_programs.py", folder, name]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / f"{name}.pt2"
-
-
 # Mixed cards, one command
 
 
@@ -277,8 +270,8 @@ def test_a_plan_is_looked_at_in_perfetto_and_model_explorer(user: User, tmp_path
 
 
 @needs_torch
-def test_a_program_is_cut_into_uneven_stages_and_trained_by_torch(user: User, tmp_path: Path) -> None:
-    file = saved_program("cnn", tmp_path)
+def test_a_program_is_cut_into_uneven_stages_and_trained_by_torch(programs: Path, user: User, tmp_path: Path) -> None:
+    file = programs / "cnn.pt2"
     options = ["--set", f"model={file}", "--set", "train=true", "--set", "schedule=1f1b"]
     place = ["place", file, "-d", "2x 3090", *QUICK, "--target", "torch"]
     user.does(*place)
