@@ -36,12 +36,12 @@ from stead.coarsen import Grouping
 from stead.costs import Roofline
 from stead.learn.colocrl.method import ColocRL
 from stead.learn.gdp.method import GDP
-from stead.learn.ground.loop import Trainee
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.one_shot import OneShot
-from stead.learn.ground.parts import varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.task import Start, constructed
 from stead.learn.ground.torch_state import one_thread
+from stead.learn.ground.training_loop import Trainee
 from stead.learn.hdp.method import HDP
 from stead.learn.hsdag.method import HSDAG
 from stead.learn.placeto.method import Placeto

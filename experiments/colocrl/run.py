@@ -36,7 +36,7 @@ from pages import fill
 
 from stead import Problem
 from stead.learn.colocrl.method import ColocRL
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.hdp.method import HDP
 from stead.placing.loading import load
 from stead.problem import Latency

@@ -21,9 +21,9 @@ from tables import geometric
 
 from stead.learn.gdp.method import GDP, SHIPPED
 from stead.learn.gdp.network import SHARP
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot
-from stead.learn.ground.parts import varied
 from stead.learn.ground.policy import NetworkPolicy
 from stead.learn.ground.priorities import MIDDLE
 from stead.learn.ground.task import Start, Task
@@ -160,7 +160,7 @@ def gdp_one(instance: Instance, order: str, seed: int, seconds: float) -> Cell:
         "greedy_devices": len(np.unique(greedy[: task.grouping.count])), "sampled": sampled, "best": value,
         "polished": min(value, after), "setup_cpu_seconds": setup, "cpu_seconds": spent,
         "all_cpu_seconds": time.process_time() - begin, "updates": own.version, "evaluations": own.evaluations,
-        "alarms": own.alarms, "trail": trail,
+        "alarms": own.alarm.raised, "trail": trail,
     }  # fmt: skip
 
 

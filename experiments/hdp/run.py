@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from comparison import Cells, Instance, Study, arguments, median_of, solved, told
 
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.hdp.method import HDP
 
 LAB_BOOK = "experiments/hdp/README.md"

@@ -18,7 +18,7 @@ from ir_models import IR_MODELS
 from suite import GRAPHS, HERE, SEQUENTIAL, mixed, plain, resnet50, resnet50_ir
 
 from stead.costs import Costs
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.policy import NetworkPolicy
 from stead.learn.ground.solver import Patience, train_policy
 from stead.learn.ground.task import Start

@@ -18,8 +18,8 @@ from stead.cluster import Cluster, Device, link_all
 from stead.costs import Roofline
 from stead.errors import Infeasible
 from stead.learn.colocrl.method import ColocRL
-from stead.learn.ground.loop import collapsed
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
+from stead.learn.ground.collapse_alarm import collapsed
 from stead.learn.ground.reward import Scorer
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import load_network, network_arrays, one_thread
@@ -122,7 +122,7 @@ def per_graph(options: Placeto, given: Problem, seed: int, *, evaluations: int |
         "mean_of_last_10": float(np.mean(means[-10:])) * 1e3 * task.reward.reference_seconds,
         "feasible": bool(np.isfinite(best)),
         "collapsed": collapsed(task),
-        "alarms": own.alarms,
+        "alarms": own.alarm.raised,
         "updates": own.version,
         "evaluations": trained,
         "until_1_percent": next(n for n, value in trail if value <= 1.01 * best),

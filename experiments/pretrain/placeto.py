@@ -22,7 +22,7 @@ from data import Row
 from suite import EXPERTS, GDP12, equal, rule_seconds
 from training import trained
 
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.torch_state import network_arrays, one_thread
 from stead.learn.placeto.method import SHIPPED, Placeto, PlacetoPolicy
 from stead.placing.loading import load

@@ -32,8 +32,8 @@ from transfer import Cell, Cells, told
 
 from stead.learn.gdp.method import GDP, SHIPPED, nearest
 from stead.learn.gdp.network import GraphInputs, GraphPlacer
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.one_shot import OneShot
-from stead.learn.ground.parts import varied
 from stead.learn.ground.policy import NetworkPolicy
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from data import Row
 
-from stead.learn.ground.loop import Metrics, Trainee
 from stead.learn.ground.solver import Learns, train_policy
+from stead.learn.ground.training_loop import Metrics, Trainee
 from stead.learn.ground.training_run import Run, progress_line
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -63,21 +62,11 @@ needs_transformers = pytest.mark.skipif(
     any(find_spec(package) is None for package in ("torch", "transformers", "accelerate")),
     reason="transformers or accelerate is not installed",
 )
+warm = pytest.mark.usefixtures("warm_checks")  # one test of half precision starts a process of its own, as users do
 GPT2 = {
     "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 128, "n_embd": 64, "n_layer": 3,
     "n_head": 4, "n_positions": 128, "torch_dtype": "float32",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small random model of every architecture."""
-    folder = tmp_path_factory.mktemp("models")
-    command = [sys.executable, str(HERE / "hf_models.py"), str(folder), *NAMES, "half"]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def devices_for(
@@ -290,6 +279,7 @@ def test_a_folder_without_weights_is_not_called_a_failure(tmp_path: Path) -> Non
 
 
 @needs_transformers
+@warm
 @pytest.mark.parametrize("name", NAMES)
 def test_transformers_runs_a_plan_as_it_was_made_in_the_memory_that_was_planned(name: str, models: Path) -> None:
     exporter = HuggingFaceMap(model=str(models / name))
@@ -306,6 +296,7 @@ def test_transformers_runs_a_plan_as_it_was_made_in_the_memory_that_was_planned(
 
 
 @needs_transformers
+@warm
 @pytest.mark.parametrize("name", ["llama", *(pytest.param(one, marks=pytest.mark.slow) for one in NAMES[1:])])
 def test_with_5_percent_less_than_planned_it_runs_out_of_memory_and_tensors_are_named(name: str, models: Path) -> None:
     exporter = HuggingFaceMap(model=str(models / name))
@@ -318,6 +309,7 @@ def test_with_5_percent_less_than_planned_it_runs_out_of_memory_and_tensors_are_
 
 
 @needs_transformers
+@warm
 @pytest.mark.slow
 def test_a_model_with_a_buffer_of_its_own_runs_as_planned(tmp_path: Path) -> None:
     subprocess.run([sys.executable, HERE / "hf_models.py", tmp_path, "bart"], check=True, capture_output=True)
@@ -329,6 +321,7 @@ def test_a_model_with_a_buffer_of_its_own_runs_as_planned(tmp_path: Path) -> Non
 
 
 @needs_transformers
+@warm
 @pytest.mark.parametrize("name", ["llama", *(pytest.param(one, marks=pytest.mark.slow) for one in NAMES[1:])])
 def test_long_prompts_fit_into_the_memory_that_was_planned_too(name: str, models: Path) -> None:
     exporter = HuggingFaceMap(model=str(models / name))
@@ -342,6 +335,7 @@ def test_long_prompts_fit_into_the_memory_that_was_planned_too(name: str, models
 
 
 @needs_transformers
+@warm
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_long_prompts_do_not_fit_into_5_percent_less(name: str, models: Path) -> None:
@@ -354,6 +348,7 @@ def test_long_prompts_do_not_fit_into_5_percent_less(name: str, models: Path) ->
 
 
 @needs_transformers
+@warm
 @pytest.mark.slow
 @pytest.mark.parametrize("tokens", [TOKENS, 96])
 @pytest.mark.parametrize("name", OTHERS)
@@ -370,6 +365,7 @@ def test_models_of_other_families_run_as_planned_in_the_memory_that_was_planned(
 
 
 @needs_transformers
+@warm
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_step_with_full_caches_fits_into_what_was_planned_and_not_into_5_percent_less(
@@ -389,7 +385,8 @@ def test_a_step_with_full_caches_fits_into_what_was_planned_and_not_into_5_perce
 
 
 @needs_transformers
-def test_a_plan_in_half_precision_is_held_to_its_own_bytes(models: Path) -> None:
+def test_a_plan_in_half_precision_is_held_to_its_own_bytes(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")  # virtual machines may name AMX and not have it
     exporter = HuggingFaceMap(model=str(models / "half"))
     plan = place_for(exporter, devices_for(models, "half"), objective=Latency(), solver="series")
     assert set(plan.problem.graph.dtypes) == {"bf16"}
@@ -408,6 +405,7 @@ def limited(plan: Plan, usable: int) -> Plan:
 
 
 @needs_transformers
+@warm
 @pytest.mark.slow
 @pytest.mark.parametrize("means", ["compute", "offload"])
 @pytest.mark.parametrize("name", NAMES)

@@ -69,19 +69,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return User(capsys)
 
 
-def saved_model(name: str, folder: Path) -> Path:
-    """A small random model as transformers saves it."""
-    subprocess.run([sys.executable, HERE / "hf_models.py", folder, name], check=True, capture_output=True)
-    return folder / name
-
-
-def saved_program(name: str, folder: Path) -> Path:
-    """A small random program as torch exports it."""
-    command = [sys.executable, "-W", "ignore", HERE / "torch_programs.py", folder, name]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / f"{name}.pt2"
-
-
 # Mixed cards, one command
 
 
@@ -110,9 +97,9 @@ ARCHITECTURES = [
 @needs_transformers
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_model_is_planned_for_mixed_devices_and_transformers_loads_it_so(
-    name: str, user: User, tmp_path: Path
+    name: str, models: Path, user: User, tmp_path: Path
 ) -> None:
-    model = saved_model(name, tmp_path)
+    model = models / name
     size = weights_of(model)
     devices = device_file(tmp_path / "devices.toml", big=int(0.6 * size), small=int(0.35 * size))
     user.does("place", model, "-d", devices, *SHAPE, *QUICK, "--solver", "series", "--target", "hf")
@@ -127,8 +114,11 @@ def test_a_model_is_planned_for_mixed_devices_and_transformers_loads_it_so(
 
 
 @needs_transformers
-def test_layers_on_the_cpu_compute_there_or_wait_there_as_the_user_says(user: User, tmp_path: Path) -> None:
-    model = saved_model("qwen3", tmp_path)
+@pytest.mark.usefixtures("warm_checks")
+def test_layers_on_the_cpu_compute_there_or_wait_there_as_the_user_says(
+    models: Path, user: User, tmp_path: Path
+) -> None:
+    model = models / "qwen3"
     devices = device_file(tmp_path / "devices.toml", card=4 * weights_of(model))
     place = ["place", model, "-d", devices, *SHAPE, *QUICK, "--solver", "series", "--target", "hf"]
     user.does(*place, "--pin", "model.layers.2=cpu", "--pin", "model.layers.3=card")
@@ -144,11 +134,12 @@ def test_layers_on_the_cpu_compute_there_or_wait_there_as_the_user_says(user: Us
 
 
 @needs_transformers
+@pytest.mark.usefixtures("warm_checks")
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_on_a_smaller_card_than_planned_the_set_up_is_told_to_run_out_of_memory(
-    name: str, user: User, tmp_path: Path
+    name: str, models: Path, user: User, tmp_path: Path
 ) -> None:
-    model = saved_model(name, tmp_path)
+    model = models / name
     size = weights_of(model)
     devices = device_file(tmp_path / "devices.toml", big=4 * size, small=4 * size)
     user.does("place", model, "-d", devices, *SHAPE, *QUICK, "--solver", "series", "--target", "hf")
@@ -279,8 +270,8 @@ def test_a_plan_is_looked_at_in_perfetto_and_model_explorer(user: User, tmp_path
 
 
 @needs_torch
-def test_a_program_is_cut_into_uneven_stages_and_trained_by_torch(user: User, tmp_path: Path) -> None:
-    file = saved_program("cnn", tmp_path)
+def test_a_program_is_cut_into_uneven_stages_and_trained_by_torch(programs: Path, user: User, tmp_path: Path) -> None:
+    file = programs / "cnn.pt2"
     options = ["--set", f"model={file}", "--set", "train=true", "--set", "schedule=1f1b"]
     place = ["place", file, "-d", "2x 3090", *QUICK, "--target", "torch"]
     user.does(*place)

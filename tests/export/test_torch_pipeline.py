@@ -29,8 +29,6 @@ from stead.testing.exporters import ExporterContract, plan_of
 
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
-SMALL = ("llama", "cnn", "pair")
-ODD = ("several", "number")
 NAMES = ("llama", "qwen3", "gpt2", "bert", "vit", "t5", "cnn")
 needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
 
@@ -42,11 +40,6 @@ def written(folder: Path, *names: str) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("programs"), *SMALL, *ODD)
 
 
 def even(problem: Problem, stages: int) -> Plan:
@@ -217,7 +210,7 @@ def test_what_would_send_backward_is_refused_by_name_and_moved_on_demand(program
 
 @needs_transformers
 def test_a_projected_plan_needs_no_second_projection(programs: Path) -> None:
-    for name in SMALL:
+    for name in ("llama", "cnn", "pair"):
         file = programs / f"{name}.pt2"
         problem = problem_of(file, 3)
         for seed in range(5):

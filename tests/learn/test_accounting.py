@@ -18,13 +18,13 @@ from small import grid, pair
 from stead import _native
 from stead.learn.colocrl.method import ColocRL
 from stead.learn.gdp.method import GDP
-from stead.learn.ground.loop import Metrics, Trainee
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.policy import Cut, Proposal, Seen
 from stead.learn.ground.reward import OWN
 from stead.learn.ground.solver import Learns, PolicySolver, train_policy
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread
+from stead.learn.ground.training_loop import Metrics, Trainee
 from stead.learn.ground.training_run import Run, progress_line, read_log
 from stead.learn.hdp.method import HDP
 from stead.learn.hsdag.method import HSDAG

@@ -21,8 +21,8 @@ from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn.colocrl.method import PRESETS, ColocRL  # noqa: E402
 from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.placed_groups import memory_room, placed_groups  # noqa: E402
 from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.ground.solver import PolicySolver, train_policy  # noqa: E402

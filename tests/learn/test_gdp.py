@@ -36,10 +36,10 @@ from stead.learn.gdp.network import (  # noqa: E402
     repaired,
 )
 from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.equal_devices import canonical, device_classes  # noqa: E402
 from stead.learn.ground.losses import ppo_loss  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.placed_groups import (  # noqa: E402
     by_most_seconds,
     memory_room,
@@ -506,7 +506,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from small import grid
 from stead.learn.gdp.method import GDP
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.solvers import Budget
 own = varied(GDP(), policy="", hidden=16, heads=2, samples=32, updates=5, imitation=2, polish=False)
 print(own.solve(grid(), Budget(), 7).placement.devices.tobytes().hex())

@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 from small import grid, pair, resumes_to_the_same_bits  # noqa: E402
 
 from stead.errors import BadInput  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.features import operator_table  # noqa: E402
 from stead.learn.ground.losses import reinforce_loss  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.ground.task import Start  # noqa: E402
 from stead.learn.ground.torch_state import network_arrays, one_thread  # noqa: E402

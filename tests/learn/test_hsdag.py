@@ -21,8 +21,8 @@ from stead.coarsen import Grouping  # noqa: E402
 from stead.costs import Costs  # noqa: E402
 from stead.errors import BadInput, Infeasible  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.ground.solver import PolicySolver, train_policy  # noqa: E402
 from stead.learn.ground.task import Start  # noqa: E402

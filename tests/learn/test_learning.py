@@ -13,8 +13,8 @@ pytest.importorskip("torch")
 from small import pair, rnnlm
 
 from stead.learn.colocrl.method import ColocRL
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.one_shot import OneShot
-from stead.learn.ground.parts import varied
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread
 from stead.problem import Problem

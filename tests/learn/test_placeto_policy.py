@@ -21,10 +21,10 @@ from stead.costs import Costs, Roofline, Source  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
+from stead.learn.ground.collapse_alarm import COLLAPSED_UPDATES, collapsed  # noqa: E402
 from stead.learn.ground.equal_devices import canonical  # noqa: E402
-from stead.learn.ground.loop import COLLAPSED_UPDATES, collapsed  # noqa: E402
 from stead.learn.ground.losses import ppo_loss, reinforce_loss  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.policy import NetworkPolicy, allowed_only  # noqa: E402
 from stead.learn.ground.solver import train_policy  # noqa: E402
 from stead.learn.ground.task import Start  # noqa: E402
@@ -428,14 +428,15 @@ def test_the_alarm_sounds_when_a_policy_always_says_device_0(monkeypatch: pytest
     monkeypatch.setattr(own.network, "forward", first)
     told = [own.update().alarms for _ in range(COLLAPSED_UPDATES)]
     assert told[-2:] == [0, 1]
-    assert own.loud_until == 2 * COLLAPSED_UPDATES - 1
+    assert own.alarm.loud_until == 2 * COLLAPSED_UPDATES - 1
     assert collapsed(own.tasks[0])
 
 
 def test_a_second_alarm_goes_back_to_the_best_network(monkeypatch: pytest.MonkeyPatch) -> None:
     own = learner(towers(), varied(SMALL, learning_rate=0.0, episodes=2))
     best = {name: value + 1 for name, value in network_arrays(own.network).items()}
-    own.alarms, own.kept, own.kept_ratio, own.collapsed = 1, best, 0.0, COLLAPSED_UPDATES - 1
+    own.kept, own.kept_ratio = best, 0.0
+    own.alarm.raised, own.alarm.collapsed_updates = 1, COLLAPSED_UPDATES - 1
     own.tasks[0].greedy_devices = 1
 
     def first(inputs: object, e: object, v: object, f: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -443,7 +444,7 @@ def test_a_second_alarm_goes_back_to_the_best_network(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(own.network, "forward", first)
     own.update()
-    assert own.alarms == 2
+    assert own.alarm.raised == 2
     assert all(np.array_equal(best[name], value) for name, value in network_arrays(own.network).items())
 
 

@@ -16,11 +16,11 @@ from stead.costs import Roofline  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.learn.gdp.method import GDP, SHIPPED  # noqa: E402
 from stead.learn.ground import tensor_file  # noqa: E402
-from stead.learn.ground.loop import Loop  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.policy import read_policy  # noqa: E402
 from stead.learn.ground.solver import train_policy  # noqa: E402
 from stead.learn.ground.torch_state import network_arrays  # noqa: E402
+from stead.learn.ground.training_loop import Loop  # noqa: E402
 from stead.learn.ground.training_run import Run  # noqa: E402
 from stead.problem import Latency, Problem  # noqa: E402
 from stead.solvers import solver  # noqa: E402

@@ -17,8 +17,8 @@ from stead.errors import BadInput  # noqa: E402
 from stead.graph import GraphBuilder  # noqa: E402
 from stead.learn.gdp.method import GDP  # noqa: E402
 from stead.learn.ground import tensor_file  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.learn.ground.policy import NetworkPolicy, Proposal, allowed_only, document_of  # noqa: E402
 from stead.learn.ground.priorities import CLASSES, MIDDLE, OrderedScorer, Ranks  # noqa: E402
 from stead.learn.ground.reward import Scorer  # noqa: E402

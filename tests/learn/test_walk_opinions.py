@@ -16,7 +16,7 @@ from stead import Budget, Problem, Throughput
 from stead.errors import BadInput
 from stead.learn.colocrl.method import ColocRL
 from stead.learn.gdp.method import GDP
-from stead.learn.ground.parts import varied
+from stead.learn.ground.ablation import varied
 from stead.learn.ground.placed_groups import placed_groups
 from stead.learn.ground.solver import Learns, train_policy
 from stead.learn.ground.task import Start

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stead.printing.look import Look
-from stead.printing.printable import ascii_form, columns_of, cut, printable, shortened
 from stead.printing.table import Column, Painted, in_bytes, in_seconds, table
+from stead.printing.wording import ascii_form, columns_of, cut, printable, shortened
 
 NAMES = [Column("operator", least=10), Column("time", "ms", right=True), Column("rate", right=True, drop=1)]
 ROWS = [["model.layers.31.mlp.up_proj", "1.5", "10"], ["head", "12.0", "3"]]

@@ -13,13 +13,13 @@ from stead.errors import BadInput
 from stead.problem import Constraints, Fifo, Objective
 from stead.report.phase_table import kind_table, phase_table
 from stead.solvers import Search, solver
-from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto, _Run, first_of_each
 from stead.solvers.auto_steps import Tuning
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.phases import Phases
 from stead.solvers.rules.simple import Even
 from stead.solvers.search.search import ScheduleSearch
+from stead.solvers.solution import Answers
 from stead.testing import tiny_problem, two_towers
 from stead.workloads import synthetic
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from stead.printing.look import BAD, Look
-from stead.printing.printable import ascii_form, printable_lines
+from stead.printing.wording import ascii_form, printable_lines
 
 _COLOURS = re.compile(r"(\x1b\[[0-9;]{1,8}m)")
 _REDRAW = re.compile(r"(?:\r|\x1b\[[0-9]{0,3}[AGJK])+")  # how a progress line takes the place of the one before it

@@ -32,13 +32,13 @@ from stead.cluster.catalogue import (
 )
 from stead.cluster.changes import change_from
 from stead.cluster.classes import SOLVER_DEVICES
-from stead.cluster.default_levels import Group, default_levels
 from stead.cluster.device_file import read_described
 from stead.cluster.devices import MAX_DEVICES, Cluster, Device, Host
 from stead.cluster.hosts import default_host_links
 from stead.cluster.links import Wiring, check_wiring, default_links, silent_pairs, wiring_from
-from stead.cluster.machine import FoundGpu, Machine, this_machine
-from stead.cluster.quantities import format_bytes, format_flops, format_rate, parse_bytes, parse_rate, show
+from stead.cluster.machine import Machine, found_card, found_host, this_machine
+from stead.cluster.nodes_and_racks import hosts_of, in_levels, split_groups
+from stead.cluster.quantities import format_bytes, format_flops, format_rate, parse_bytes, show
 from stead.cluster.reserve import RESERVE_BYTES, RESERVE_SHARE, Reserve
 from stead.errors import BadCluster
 from stead.printing.wording import one_line
@@ -50,10 +50,6 @@ _MANY = re.compile(
 )
 _SIZE = re.compile(r"(.*\S)\s+([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([MGT])i?B", re.DOTALL | re.IGNORECASE)
 _CHANGES = re.compile(r"(.*?)((?:;[^;=]+=[^;=]+)+);?\s*", re.DOTALL)
-_RATED = r"\s+of\s+(\d{1,4})(?:\s*@\s*([^@,+]+?))?"
-_NODES = re.compile(
-    rf"(.*\S)\s+in\s+nodes{_RATED}(?:\s+in\s+racks{_RATED})?(?:\s+in\s+sites{_RATED})?", re.IGNORECASE
-)
 _RATE = re.compile(r"@\s*[0-9.]{1,30}\s*[kMGT]?(?:B|bit)/s")
 _HOLD = str.maketrans("+@", "\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH COMMERCIAL AT}")  # while they belong to a name
 _RELEASE = {after: before for before, after in _HOLD.items()}
@@ -147,8 +143,8 @@ def cluster_of(
 ) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster that a machine is, and the lines that say which of its figures were measured."""
     reserve = Reserve(reserve_share, reserve_bytes)
-    cards = [_card(gpu, reserve) for gpu in machine.gpus]
-    host, lines = _host(machine, reserve)
+    cards = [found_card(gpu, reserve) for gpu in machine.gpus]
+    host, lines = found_host(machine, reserve)
     devices = [*(device for device, _ in cards), host]
     ports = {f"cuda:{gpu.index}": gpu.pcie for gpu in machine.gpus if gpu.pcie}
     links, link_lines = default_links(devices, ports=ports)
@@ -183,8 +179,8 @@ class _Item:
 
 
 def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
-    nodes = _NODES.fullmatch(text)
-    items = _items(text if nodes is None else nodes[1])
+    named, groups = split_groups(text)
+    items = _items(named)
     total = sum(item.count for item in items)
     if total > MAX_DEVICES:
         raise BadCluster(f"{show(text)} asks for {total} devices; a cluster has at most {MAX_DEVICES}")
@@ -199,7 +195,7 @@ def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
     for wiring in dict.fromkeys(wired.values()):
         check_wiring(wiring, [device for device in devices if wired.get(device.name) == wiring])
     hosts: tuple[Host, ...] = ()
-    if nodes is None:
+    if not groups:
         if total > SOLVER_DEVICES:
             raise BadCluster(
                 f"{show(text)} asks for {total} devices; beyond {SOLVER_DEVICES} say how they are joined, "
@@ -207,49 +203,15 @@ def _from_names(text: str, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
             )
         links, link_lines = default_links(devices, wired=wired)
     else:
-        hosts = _nodes(devices, int(nodes[2]))
-        network = None if nodes[3] is None else parse_rate(nodes[3].strip(), "the network between nodes")
-        if total > SOLVER_DEVICES or nodes[4] or nodes[6]:
-            return _in_levels(devices, hosts, wired, _groups(nodes), (*lines, *reserve.lines(devices)))
-        links, link_lines = default_host_links(devices, hosts, wired=wired, network_bytes_per_second=network)
+        nodes = groups[0]
+        hosts = hosts_of(devices, nodes.size)
+        if total > SOLVER_DEVICES or len(groups) > 1:
+            return in_levels(devices, hosts, wired, groups, (*lines, *reserve.lines(devices)))
+        links, link_lines = default_host_links(
+            devices, hosts, wired=wired, network_bytes_per_second=nodes.bytes_per_second
+        )
     told = dict.fromkeys((*lines, *link_lines, *reserve.lines(devices)))
     return Cluster(tuple(devices), links, hosts=hosts), tuple(told)
-
-
-def _groups(nodes: re.Match[str]) -> list[Group]:
-    """Nodes, racks and sites as they were written: how many of the one before, and the rate between them."""
-    found = []
-    for name, size, rate in (("node", nodes[2], nodes[3]), ("rack", nodes[4], nodes[5]), ("site", nodes[6], nodes[7])):
-        if size:
-            given = None if rate is None else parse_rate(rate.strip(), f"the network between {name}s")
-            found.append(Group(name, int(size), given))
-    return found
-
-
-def _in_levels(
-    devices: list[Device], hosts: tuple[Host, ...], wired: dict[str, Wiring], groups: list[Group], told: tuple[str, ...]
-) -> tuple[Cluster, tuple[str, ...]]:
-    """A cluster that is joined level by level: all its nodes are alike."""
-    size = groups[0].size
-    inside, lines = default_links(devices[:size], wired=wired)
-    figures = {(link.bytes_per_second, link.latency_seconds) for link in inside}
-    kinds = [(device.model, device.memory_bytes) for device in devices]
-    if len(figures) > 1 or any(kinds[n : n + size] != kinds[:size] for n in range(0, len(kinds), size)):
-        raise BadCluster(
-            "racks, sites and more than 64 devices need nodes that are alike and have one kind of link inside; "
-            "write a device file with [[level]] tables for others"
-        )
-    levels, more = default_levels(len(devices), figures.pop() if figures else None, groups)
-    first = tuple(f"in every node: {line}" for line in lines)
-    return Cluster(tuple(devices), hosts=hosts, levels=levels), tuple(dict.fromkeys((*told, *first, *more)))
-
-
-def _nodes(devices: Sequence[Device], size: int) -> tuple[Host, ...]:
-    """Hosts of so many devices each, in the order in which they were described."""
-    if not size or len(devices) % size:
-        raise BadCluster(f"{len(devices)} devices cannot be divided into nodes of {size}; give another number")
-    names = [device.name for device in devices]
-    return tuple(Host(f"node{n}", tuple(names[n * size : (n + 1) * size])) for n in range(len(devices) // size))
 
 
 def _items(text: str) -> list[_Item]:
@@ -399,57 +361,3 @@ def _from_file(path: Path, reserve: Reserve) -> tuple[Cluster, tuple[str, ...]]:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-# This machine
-
-
-def _card(gpu: FoundGpu, reserve: Reserve) -> tuple[Device, str]:
-    """A card with its measured memory and the rates of the catalogue."""
-    found = candidates(gpu.name)
-    if len(found) > 1:  # variants that differ in memory: the measured size tells which
-        sized = [
-            row for row in found if row.memory_bytes and abs(gpu.memory_bytes / row.memory_bytes - 1) < 0.1
-        ]
-        found = tuple(sized) or found
-    if len(found) != 1:
-        listed = f" ({', '.join(row.key for row in found)})" if found else ""
-        raise BadCluster(
-            f"auto: card {gpu.index} is {show(gpu.name)}, which is {'not one device' if found else 'not'} "
-            f"in the catalogue{listed}; name the devices, or describe the card in a device file"
-        )
-    row = found[0]
-    name = f"cuda:{gpu.index}"
-    device = device_from(
-        row,
-        name,
-        memory_bytes=gpu.memory_bytes,
-        reserve_bytes=reserve.of(row.kind, gpu.memory_bytes),
-        alias={"accelerate": gpu.index, "llama": f"CUDA{gpu.index}", "ort": "cuda"},
-    )
-    rates = f"{format_rate(device.bytes_per_second)}, FLOP/s from the catalogue"
-    return device, f"{name} = {row.key}: {format_bytes(gpu.memory_bytes)} (measured), {rates}"
-
-
-def _host(machine: Machine, reserve: Reserve) -> tuple[Device, tuple[str, ...]]:
-    """The processor: memory and cores measured, rates from the catalogue if it is there, else assumed."""
-    generic = lookup(GENERIC_CPU)
-    memory = machine.memory_bytes or generic.memory_bytes or 0
-    unified = candidates(f"{machine.cpu_name} {round(memory / 2**30)} GB")
-    named = unified or candidates(machine.cpu_name)
-    known = [row for row in named if row.whole_machine or row.kind == "cpu"]
-    row = known[0] if len(known) == 1 else generic
-    whole = device_from(row, "cpu", memory_bytes=memory, reserve_bytes=reserve.of(row.kind, memory))
-    share = (machine.cores or 1) / row.cores if row.cores else 1.0
-    device = replace(
-        whole,
-        name=row.kind,
-        flops_per_second={dtype: rate * share for dtype, rate in row.flops_per_second.items()},
-    )
-    label = "assumed" if row is generic else f"from the catalogue, {row.key}"
-    rates = (
-        f"{format_rate(device.bytes_per_second)}, {format_flops(device.flops_per_second['fp32'])} ({label})"
-    )
-    size = f"{format_bytes(memory)} ({'measured' if machine.memory_bytes else 'assumed'})"
-    cores = f"{machine.cores} cores (measured)" if machine.cores else "cores unknown"
-    return device, (f"{device.name} = {machine.cpu_name or 'this processor'}: {size}, {cores}, {rates}",)

@@ -1,4 +1,4 @@
-"""What this machine has: processor, memory and NVIDIA cards, without importing any framework."""
+"""What this machine has, processor, memory and NVIDIA cards, and the devices that these are; imports no framework."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from stead.cluster.catalogue import GENERIC_CPU, candidates, device_from, lookup
+from stead.cluster.devices import Device
+from stead.cluster.quantities import format_bytes, format_flops, format_rate, show
+from stead.cluster.reserve import Reserve
+from stead.errors import BadCluster
 
 _TIMEOUT_SECONDS = 20
 _PROBE_BYTES = 4 * 2**20  # enough for /proc/cpuinfo of any machine
@@ -144,3 +150,54 @@ def _read(path: str) -> str:
             return file.read(_PROBE_BYTES).decode(errors="replace")
     except OSError:
         return ""
+
+
+def found_card(gpu: FoundGpu, reserve: Reserve) -> tuple[Device, str]:
+    """A card with its measured memory and the rates of the catalogue."""
+    found = candidates(gpu.name)
+    if len(found) > 1:  # variants that differ in memory: the measured size tells which
+        sized = [
+            row for row in found if row.memory_bytes and abs(gpu.memory_bytes / row.memory_bytes - 1) < 0.1
+        ]
+        found = tuple(sized) or found
+    if len(found) != 1:
+        listed = f" ({', '.join(row.key for row in found)})" if found else ""
+        raise BadCluster(
+            f"auto: card {gpu.index} is {show(gpu.name)}, which is {'not one device' if found else 'not'} "
+            f"in the catalogue{listed}; name the devices, or describe the card in a device file"
+        )
+    row = found[0]
+    name = f"cuda:{gpu.index}"
+    device = device_from(
+        row,
+        name,
+        memory_bytes=gpu.memory_bytes,
+        reserve_bytes=reserve.of(row.kind, gpu.memory_bytes),
+        alias={"accelerate": gpu.index, "llama": f"CUDA{gpu.index}", "ort": "cuda"},
+    )
+    rates = f"{format_rate(device.bytes_per_second)}, FLOP/s from the catalogue"
+    return device, f"{name} = {row.key}: {format_bytes(gpu.memory_bytes)} (measured), {rates}"
+
+
+def found_host(machine: Machine, reserve: Reserve) -> tuple[Device, tuple[str, ...]]:
+    """The processor: memory and cores measured, rates from the catalogue if it is there, else assumed."""
+    generic = lookup(GENERIC_CPU)
+    memory = machine.memory_bytes or generic.memory_bytes or 0
+    unified = candidates(f"{machine.cpu_name} {round(memory / 2**30)} GB")
+    named = unified or candidates(machine.cpu_name)
+    known = [row for row in named if row.whole_machine or row.kind == "cpu"]
+    row = known[0] if len(known) == 1 else generic
+    whole = device_from(row, "cpu", memory_bytes=memory, reserve_bytes=reserve.of(row.kind, memory))
+    share = (machine.cores or 1) / row.cores if row.cores else 1.0
+    device = replace(
+        whole,
+        name=row.kind,
+        flops_per_second={dtype: rate * share for dtype, rate in row.flops_per_second.items()},
+    )
+    label = "assumed" if row is generic else f"from the catalogue, {row.key}"
+    rates = (
+        f"{format_rate(device.bytes_per_second)}, {format_flops(device.flops_per_second['fp32'])} ({label})"
+    )
+    size = f"{format_bytes(memory)} ({'measured' if machine.memory_bytes else 'assumed'})"
+    cores = f"{machine.cores} cores (measured)" if machine.cores else "cores unknown"
+    return device, (f"{device.name} = {machine.cpu_name or 'this processor'}: {size}, {cores}, {rates}",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -34,9 +35,19 @@ def told_by(
     answer = Path(work) / "answer.json"
     if not answer.is_file():
         last = one_line(done.stderr.strip().rpartition("\n")[2], 300)
-        return {"error": f"the process that ran it ended with code {done.returncode}: {last}"}
+        return {"error": f"the process that ran it {_ended(done.returncode)}: {last}"}
     told: dict[str, Any] = json.loads(answer.read_text())
     return told
+
+
+def _ended(code: int) -> str:
+    """How a process ended, and what to do where its machine cannot do what it claims to."""
+    if code >= 0:
+        return f"ended with code {code}"
+    name = signal.Signals(-code).name
+    if name != "SIGILL":
+        return f"was killed ({name})"
+    return f"met an instruction that this machine does not have ({name}; ONEDNN_MAX_CPU_ISA=AVX512_CORE limits torch's)"
 
 
 def write_files(bundle: Bundle, folder: Path) -> None:

@@ -14,10 +14,10 @@ from stead.plan import Baseline
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Search, Solution, Solver, solver, solver_names
-from stead.solvers.answers import Answers
 from stead.solvers.auto import Auto, that_work
 from stead.solvers.events import Event, Incumbent
 from stead.solvers.phases import Phase
+from stead.solvers.solution import Answers
 
 if TYPE_CHECKING:
     from stead.placing.spread import Spread

@@ -12,8 +12,7 @@ from stead.costs import CostSource, Fitted, Profile, Roofline, precision_notes
 from stead.errors import BadInput, SteadError
 from stead.graph import Graph
 from stead.option_values import sizes_from
-from stead.printing.printable import printable
-from stead.printing.wording import one_line
+from stead.printing.wording import one_line, printable
 from stead.problem import Constraints, Objective, Problem
 from stead.readers import Model, read
 from stead.readers.base import reader_for

@@ -25,10 +25,10 @@ from stead.sim import Bound
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Improvement, Solution, Solver
 from stead.solvers import solver as solver_named
-from stead.solvers.answers import Answers
 from stead.solvers.auto import START, Auto
 from stead.solvers.events import Event
 from stead.solvers.search_state import BOUND_SHARE
+from stead.solvers.solution import Answers
 from stead.solvers.whole_blocks import (
     BLOCKS,
     EXPERT_GROUPS,

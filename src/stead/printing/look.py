@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stead.printing.printable import ascii_form, columns_of, cut, printable, shortened
+from stead.printing.wording import ascii_form, columns_of, cut, printable, shortened
 
 LABEL = 9  # width of the words at the beginning of a line
 PLAIN_WIDTH = 120  # of tables that go into files and pipes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from stead.printing.printable import printable_lines
+from stead.printing.wording import printable_lines
 
 INK, SOFT, GRID, WASH, PAPER = "#1c2430", "#667085", "#d7dce3", "#f4f6f9", "#ffffff"
 GREY, WARNING = "#98a2b3", "#c94f4f"

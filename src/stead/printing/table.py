@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stead.printing.look import HEADER, PLAIN, Look
-from stead.printing.printable import columns_of
+from stead.printing.wording import columns_of
 
 GAP = "  "  # between columns
 _SECONDS = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from stead.cluster.devices import UNLIMITED_BYTES
 from stead.cluster.quantities import format_seconds
 from stead.printing.look import HEADER, Look, device_style
-from stead.printing.printable import columns_of
 from stead.printing.sparkline import BLOCKS, PLAIN_BLOCKS
 from stead.printing.table import in_bytes
+from stead.printing.wording import columns_of
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.facts import DeviceFacts, Report
 from stead.sim import Timeline

@@ -53,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import BadInput
-from stead.printing.printable import printable, shortened
+from stead.printing.wording import printable, shortened
 
 VERSION = 1
 LONGEST_NAME = 240  # of an operator, tensor or box; longer ones lose their middle

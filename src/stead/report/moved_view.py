@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stead.printing.printable import printable_lines
+from stead.printing.wording import printable_lines
 from stead.report.box_moves import BoxMoves, box_moves
 from stead.report.columns import View
 from stead.report.facts import Report, explain, moved_report

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from stead.cluster.devices import UNLIMITED_BYTES
 from stead.cluster.quantities import format_bytes, format_seconds
 from stead.printing import svg
-from stead.printing.printable import cut
 from stead.printing.svg import escape
+from stead.printing.wording import cut
 from stead.report.facts import DeviceFacts, Report, explain
 from stead.report.layers import LayerRow, layer_rows
 from stead.report.text import summary

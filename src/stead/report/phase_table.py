@@ -8,8 +8,7 @@ from itertools import groupby
 
 from stead.printing.look import PLAIN, Look
 from stead.printing.table import Cell, Column, Scale, in_seconds, table
-from stead.solvers.move_kinds import MoveKind, joined
-from stead.solvers.phases import Phase
+from stead.solvers.phases import MoveKind, Phase, joined
 
 MOST_PARTS = 8  # of a phase that have a row each; the others share one
 LEAST_SHARE = 0.01  # of the time of all phases, for a row of a part that returned nothing, and ...

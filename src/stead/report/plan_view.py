@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stead.cluster.classes import DeviceIndices
 from stead.cluster.devices import UNLIMITED_BYTES
 from stead.graph import Graph
-from stead.printing.printable import printable, printable_lines
+from stead.printing.wording import printable, printable_lines
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.report.box_moves import BoxMoves, box_moves
 from stead.report.columns import Column, View, array_column, names_column, shown_name

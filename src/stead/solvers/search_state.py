@@ -15,11 +15,9 @@ from stead.cluster.classes import DeviceIndices, device_type
 from stead.errors import Infeasible
 from stead.problem import Order, Placement, Problem
 from stead.sim import Scores, Shortfall, best_bound, simulate, simulate_many
-from stead.solvers.answers import Answers
 from stead.solvers.events import Event, Incumbent
-from stead.solvers.move_kinds import Kinds
-from stead.solvers.phases import Phase
-from stead.solvers.solution import Budget, Improvement, LearningStep, Solution, Solver, StoppedBy
+from stead.solvers.phases import Kinds, Phase
+from stead.solvers.solution import Answers, Budget, Improvement, LearningStep, Solution, Solver, StoppedBy
 
 BOUND_SHARE = 0.1  # of a time limit, for bounds
 MANY_OPERATORS = 2000  # beyond, the first placement is scored alone to see how long that takes

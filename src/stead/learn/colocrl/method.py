@@ -57,19 +57,19 @@ import torch
 
 from stead.coarsen import Grouping
 from stead.errors import BadInput
+from stead.learn.ground.ablation import former, from_options
 from stead.learn.ground.equal_devices import canonical, device_classes
 from stead.learn.ground.features import NUMBERS, VOCABULARY, group_features, operator_table, width
-from stead.learn.ground.loop import Algorithm, Loop
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_even, check_least, check_words, one_number_of_devices
-from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import memory_room, placed_groups
 from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.seq2seq import FOLLOW, Inputs, Seq2Seq
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task, slowest_single
+from stead.learn.ground.training_loop import Algorithm, Loop
 from stead.learn.walk.opinion_loop import OpinionTraining
 from stead.learn.walk.opinion_solver import (
     OpinionSolver,

@@ -70,13 +70,12 @@ from stead.learn.gdp.features import (
     graph_inputs,
 )
 from stead.learn.gdp.network import MOST_DEVICES, GraphInputs, GraphPlacer, Shape, by_unit, repaired
+from stead.learn.ground.ablation import former, from_options, varied
 from stead.learn.ground.equal_devices import canonical, device_classes
 from stead.learn.ground.features import VOCABULARY
-from stead.learn.ground.loop import Loop
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_least, check_words
-from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.policy import NetworkPolicy, Seen, read_policy
 from stead.learn.ground.priorities import OrderedScorer
@@ -84,6 +83,7 @@ from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer
 from stead.learn.ground.solver import PolicySolver, solve_by_learning
 from stead.learn.ground.task import MOST_ELITES, Start, Task, constructed
 from stead.learn.ground.torch_state import load_network
+from stead.learn.ground.training_loop import Loop
 from stead.learn.walk.opinion_loop import OpinionTraining
 from stead.learn.walk.opinion_solver import (
     OpinionSolver,

@@ -23,13 +23,13 @@ from torch import Tensor
 
 from stead.errors import BadInput
 from stead.learn.ground.equal_devices import names_by_first_use
-from stead.learn.ground.loop import Algorithm, Clock, Loop, Step, mean_of
 from stead.learn.ground.losses import Linear, advantages, moved_average
 from stead.learn.ground.network import Inputs, Network
 from stead.learn.ground.reward import Scored
 from stead.learn.ground.task import Task
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import network_arrays
+from stead.learn.ground.training_loop import Algorithm, Clock, Loop, Step, mean_of
 from stead.learn.ground.workers import Alone, Draw, Lesson, Replica, Workers
 
 BaselineName = Literal["ema", "batch"]
@@ -206,10 +206,10 @@ class OneShot(Loop[Inputs]):
         return own if own > 0 and self.training.learning_rate > 0 else self.training.learning_rate
 
     def _entropy_weight(self) -> float:
-        return self.training.entropy.at(0 if self.version < self.loud_until else self.version)
+        return self.training.entropy.at(0 if self.alarm.is_loud(self.version) else self.version)
 
     def _elite_weight(self) -> float:
-        return self.training.elite_weight * (2.0 if self.alarms else 1.0)
+        return self.training.elite_weight * (2.0 if self.alarm.raised else 1.0)
 
     def _learn(self, batches: list[_Batch[Inputs]], imitating: bool) -> float:
         """The steps of one update; the norm of the last gradient before clipping."""

@@ -19,13 +19,13 @@ import numpy as np
 from stead.cluster.quantities import format_seconds
 from stead.engine import Engine
 from stead.errors import BadInput
-from stead.learn.ground.loop import Metrics, Trainee
 from stead.learn.ground.network import Inputs
 from stead.learn.ground.one_shot import OneShot
 from stead.learn.ground.policy import Method, NetworkPolicy, Policy, Proposal, Reads, document_of
 from stead.learn.ground.reward import OWN, Evaluator
 from stead.learn.ground.task import REFERENCES, Start, Task, attempted
 from stead.learn.ground.torch_state import one_thread
+from stead.learn.ground.training_loop import Metrics, Trainee
 from stead.learn.ground.training_run import Run, train
 from stead.learn.ground.workers import Spread
 from stead.problem import Placement, Priority, Problem

@@ -17,8 +17,8 @@ from typing import cast
 from stead.errors import BadInput
 from stead.files import read_text, write_text
 from stead.learn.ground import curves, tensor_file
-from stead.learn.ground.loop import Metrics, State, Trainee
 from stead.learn.ground.policy import FORMAT
+from stead.learn.ground.training_loop import Metrics, State, Trainee
 from stead.printing.wording import one_line
 
 COLUMNS = ("elapsed_seconds", *Metrics.__dataclass_fields__)

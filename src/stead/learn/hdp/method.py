@@ -52,6 +52,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stead.coarsen import Grouping, unit_groups
+from stead.learn.ground.ablation import former, from_options
 from stead.learn.ground.features import (
     DIMENSIONS,
     VOCABULARY,
@@ -63,7 +64,6 @@ from stead.learn.ground.features import (
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_even, check_least, check_words, one_number_of_devices
-from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.placed_groups import placed_groups
 from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import FAILING_SECONDS, Evaluator, Reward, Scorer

@@ -57,16 +57,16 @@ import torch
 
 from stead.coarsen import Grouping
 from stead.errors import BadInput
+from stead.learn.ground.ablation import former, from_options
 from stead.learn.ground.features import VOCABULARY
-from stead.learn.ground.loop import Trainee
 from stead.learn.ground.losses import Linear
 from stead.learn.ground.one_shot import OneShot, Training
 from stead.learn.ground.option_checks import check_least, check_words, one_number_of_devices
-from stead.learn.ground.parts import former, from_options
 from stead.learn.ground.policy import NetworkPolicy, Seen, other_width
 from stead.learn.ground.reward import Evaluator, Reward, Scorer
 from stead.learn.ground.solver import ask_or_learn
 from stead.learn.ground.task import Start, Task
+from stead.learn.ground.training_loop import Trainee
 from stead.learn.hsdag.coarsening import COARSENINGS, Coarsening, coarsened
 from stead.learn.hsdag.features import STRUCTURE, cost_width, look
 from stead.learn.hsdag.network import Encoder, GraphInputs, GroupBy, GroupPolicy

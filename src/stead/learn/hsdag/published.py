@@ -25,11 +25,11 @@ from torch import Tensor, nn
 
 from stead.coarsen import Grouping
 from stead.graph import Graph
-from stead.learn.ground.loop import Clock, Loop, Step, mean_of
 from stead.learn.ground.reward import Scorer
 from stead.learn.ground.task import Task
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import network_arrays
+from stead.learn.ground.training_loop import Clock, Loop, Step, mean_of
 from stead.problem import Problem
 
 HIDDEN = 128

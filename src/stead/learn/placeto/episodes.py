@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stead.learn.ground.loop import Clock
 from stead.learn.ground.reward import Scored
 from stead.learn.ground.task import Task
+from stead.learn.ground.training_loop import Clock
 from stead.learn.placeto.features import Inputs
 from stead.learn.placeto.network import PlacetoNet, log_probabilities
 from stead.learn.placeto.timed import TimedScorer

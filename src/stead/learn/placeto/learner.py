@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stead.learn.ground.loop import Algorithm, Clock, Loop, Step
 from stead.learn.ground.losses import Linear, ppo_loss, reinforce_loss
 from stead.learn.ground.task import Task
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import network_arrays
+from stead.learn.ground.training_loop import Algorithm, Clock, Loop, Step
 from stead.learn.placeto.episodes import Episodes, Observation, Returns, Walk, returns_to_go
 from stead.learn.placeto.features import Inputs
 from stead.learn.placeto.network import PlacetoNet, log_probabilities
@@ -234,7 +234,7 @@ class PlacetoLearner(Loop[Inputs]):
             return np.repeat(self._fixed(index), count, axis=0)
         known = list(self.known[index])
         if task.scorer.incumbent is not None:
-            best = [task.scorer.incumbent.row] * (2 if self.alarms else 1)
+            best = [task.scorer.incumbent.row] * (2 if self.alarm.raised else 1)
             known = [*best, *known]
         drawn = random_rows(task, rng, count - count // 2)
         turn = (self.version // len(self.tasks)) * (count // 4)
@@ -306,7 +306,7 @@ class PlacetoLearner(Loop[Inputs]):
         training = self.training
         for group in self.optimiser.param_groups:
             group["lr"] = training.rate(self.version)
-        entropy_weight = training.entropy_weight(0 if self.version < self.loud_until else self.version)
+        entropy_weight = training.entropy_weight(0 if self.alarm.is_loud(self.version) else self.version)
         weights = None if advantage is None else torch.from_numpy(advantage).float()
         norm = 0.0
         for _ in range(training.epochs if training.algorithm == "ppo" and weights is not None else 1):

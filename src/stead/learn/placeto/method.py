@@ -54,9 +54,9 @@ from numpy.typing import NDArray
 
 from stead.coarsen import Grouping
 from stead.errors import BadInput
-from stead.learn.ground.loop import Algorithm, Loop, collapsed
+from stead.learn.ground.ablation import former, from_options, varied
+from stead.learn.ground.collapse_alarm import collapsed
 from stead.learn.ground.option_checks import check_least, check_words
-from stead.learn.ground.parts import former, from_options, varied
 from stead.learn.ground.placed_groups import by_most_seconds, placed_groups
 from stead.learn.ground.policy import Proposal, Seen, read_policy
 from stead.learn.ground.reward import Evaluator, Reward
@@ -64,11 +64,12 @@ from stead.learn.ground.solver import BASELINES, Account, begin_with_baselines, 
 from stead.learn.ground.task import Start, Task, constructed
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import load_network, one_thread
+from stead.learn.ground.training_loop import Algorithm, Loop
 from stead.learn.placeto.episodes import Observation
 from stead.learn.placeto.features import Inputs, View, inputs_of
 from stead.learn.placeto.learner import EpisodeTraining, KnownRows, PlacetoLearner, random_rows
 from stead.learn.placeto.network import PlacetoNet
-from stead.learn.placeto.opinions import Overview, Viewer
+from stead.learn.placeto.overview import Overview, Viewer
 from stead.learn.placeto.timed import TimedScorer
 from stead.learn.walk.opinion_loop import OpinionTraining
 from stead.learn.walk.opinion_solver import (

@@ -32,7 +32,7 @@ from stead.learn.ground.seq2seq import NEVER
 from stead.learn.placeto.features import Inputs
 
 if TYPE_CHECKING:
-    from stead.learn.placeto.opinions import Overview
+    from stead.learn.placeto.overview import Overview
 
 ROUNDS = 8
 

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stead.errors import BadInput
-from stead.learn.ground.loop import Clock, Loop, Step, mean_of
 from stead.learn.ground.reward import Scored
 from stead.learn.ground.task import Inputs, Task
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import network_arrays
+from stead.learn.ground.training_loop import Clock, Loop, Step, mean_of
 from stead.learn.walk.opinion_scorer import OpinionScorer
 from stead.learn.walk.walking import PER_WALK
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from stead.readers.common.op_costs import Shape, einsum
 from stead.readers.onnx.attention import ATTENTION
-from stead.readers.onnx.moving import MOVING
+from stead.readers.onnx.moved_shapes import MOVING
 from stead.readers.onnx.site import Rule, Site, Unclear, axis_of, broadcast, constant_data, rules
 
 

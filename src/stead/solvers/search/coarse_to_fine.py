@@ -20,8 +20,8 @@ from stead.coarsen.clustering import cluster_problem
 from stead.coarsen.grouping import Grouping
 from stead.problem import Problem
 from stead.solvers.build.schedules import Schedule, offer_schedule
-from stead.solvers.move_kinds import joined
 from stead.solvers.part_budgets import limited_share
+from stead.solvers.phases import joined
 from stead.solvers.registry import solver
 from stead.solvers.search.search import ScheduleSearch, schedule_of
 from stead.solvers.search_state import Search

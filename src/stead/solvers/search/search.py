@@ -18,7 +18,7 @@ from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate, simulate_many
 from stead.solvers.build.schedules import Schedule, offer_schedule, takes_orders
 from stead.solvers.few_devices import few_devices
-from stead.solvers.move_kinds import Kinds, MoveKind, joined
+from stead.solvers.phases import Kinds, MoveKind, joined
 from stead.solvers.registry import current_name, solver, solver_names
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search, reraise

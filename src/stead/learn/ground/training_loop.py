@@ -2,11 +2,7 @@
 
 A paper says what one update does (`Loop.learn`): one_shot.py samples whole placements, placeto/learner.py walks
 episodes, hsdag/published.py is the published loop of HSDAG. Everything around it is here, once. Every update draws from
-generators made of (seed, version, ...): nothing random has to be saved.
-
-Watch       a policy that always says the same device looks calm and is worthless. When the greedy placement has been on
-            one device for 20 updates although something known is 5 % faster, that is an alarm: entropy weighs as at the
-            beginning for 20 updates; from the second alarm on, training also goes back to the best network so far.
+generators made of (seed, version, ...): nothing random has to be saved. collapse_alarm.py watches it.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Generic, Literal, TypeAlias, TypedDict
 
 import numpy as np
@@ -24,13 +20,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from stead.errors import BadInput
+from stead.learn.ground.collapse_alarm import CollapseAlarm
 from stead.learn.ground.task import Inputs, Task, TaskNumbers
 from stead.learn.ground.tensor_file import Arrays
 from stead.learn.ground.torch_state import load_network, load_optimiser, network_arrays, optimiser_arrays
 
 Algorithm = Literal["reinforce", "ppo"]
-COLLAPSED_UPDATES = 20  # on one device, while something better by COLLAPSED_SHARE is known, before the alarm
-COLLAPSED_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +88,7 @@ class Loop(ABC, Generic[Inputs]):
         self.tasks = list(tasks)
         self.seed = seed
         self.version = 0
-        self.alarms = 0
-        self.collapsed = 0  # updates in a row
-        self.loud_until = 0  # entropy is as at the beginning until this version
+        self.alarm = CollapseAlarm()
         self.kept: Arrays = {}  # the best network so far, if it is looked for
         self.kept_ratio = math.inf
         self.carried_on = False  # whether the network had learnt before, and came from a file
@@ -175,7 +168,7 @@ class Loop(ABC, Generic[Inputs]):
             entropy=step.entropy,
             gradient=step.gradient,
             stepped=step.stepped,
-            alarms=self.alarms,
+            alarms=self.alarm.raised,
             network_seconds=step.network_seconds,
             simulator_seconds=simulated,
             other_seconds=max(0.0, spent - step.network_seconds - simulated),
@@ -198,14 +191,8 @@ class Loop(ABC, Generic[Inputs]):
 
     def watch(self, tasks: Sequence[Task[object]]) -> None:
         """Raise an alarm where the policy has fallen onto one device for long."""
-        if self.version < self.loud_until:
-            return
-        self.collapsed = self.collapsed + 1 if any(collapsed(task) for task in tasks) else 0
-        if self.collapsed >= COLLAPSED_UPDATES:
-            self.alarms, self.collapsed = self.alarms + 1, 0
-            self.loud_until = self.version + COLLAPSED_UPDATES
-            if self.alarms > 1 and self.kept:
-                load_network(self.module, self.kept)
+        if self.alarm.is_raised_by(tasks, self.version) and self.alarm.raised > 1 and self.kept:
+            load_network(self.module, self.kept)
 
     def stepped(self, clip_norm: float) -> float:
         """Take a step unless the gradient is not finite; its norm before clipping."""
@@ -229,7 +216,7 @@ class Loop(ABC, Generic[Inputs]):
             "tasks": numbers,
             "problems": [task.problem.fingerprint for task in self.tasks],
             "training": self.options(),
-            "watch": [self.alarms, self.collapsed, self.loud_until, self.kept_ratio],
+            "watch": [*astuple(self.alarm), self.kept_ratio],
         }
 
     def restore(self, arrays: Arrays, numbers: State) -> None:
@@ -250,7 +237,7 @@ class Loop(ABC, Generic[Inputs]):
             task.restore(under(f"task.{n}.", arrays), saved)
         self.kept = under("kept.", arrays)
         self.version = int(numbers["version"])
-        self.alarms, self.collapsed, self.loud_until = (int(n) for n in numbers["watch"][:3])
+        self.alarm = CollapseAlarm(*(int(n) for n in numbers["watch"][:3]))
         self.kept_ratio = float(numbers["watch"][3])
 
     def _simulated_seconds(self) -> float:
@@ -272,12 +259,6 @@ class Clock:
 
     def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter() - self._begin
-
-
-def collapsed(task: Task[object]) -> bool:
-    """Whether the greedy placement is on one device although a clearly better one is known."""
-    limit = (1 + COLLAPSED_SHARE) * task.best_known_seconds
-    return task.greedy_devices == 1 and task.greedy_seconds > limit
 
 
 def mean_of(values: Sequence[float]) -> float:
