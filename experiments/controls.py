@@ -2,9 +2,11 @@
 
     python experiments/controls.py PAPER ... [--graphs NAME ...] [--seeds 3] [--evaluations 120] [--cpu-seconds 1]
 
-PAPER is colocrl, hdp, gdp, placeto, hsdag, or fair (GDP against HDP, from no start and from the same one). Graphs are
-small and synthetic, so that each paper takes minutes; all that is simulated counts, starts included. Cells are kept in
-PAPER/results/controls (fair: gdp/results/fair) and are not computed again; pages in docs/learned get the tables. Rows:
+PAPER is colocrl, hdp, gdp, placeto, hsdag, fair (GDP against HDP on five families, from no start and from the same
+one; 120 evaluations and a CPU second unless said).
+Graphs are small and synthetic, so that each paper takes minutes; all that is simulated counts, starts included. Cells
+are kept in PAPER/results/controls (fair: gdp/results/fair) and are not computed again;
+pages in docs/learned get the tables. Rows:
 
     starts                  the best rule or construction that the learner is given, as it is
     prior alone             learning rate 0: what the network draws before it has learnt anything
@@ -55,7 +57,11 @@ COPYING = 10  # updates that copy before a policy is frozen or learns from rewar
 COPIES = "expert,expert:time,chunks,heft,cut"
 CUT_COLUMNS = slice(2, 4)  # of what GDP sees of a unit on a device
 RULES = ("single", "expert", "balanced", "heft")
-GRAPHS: Mapping[str, Mapping[str, int]] = {"lstm-grid": {"layers": 2, "steps": 6}, "branches": {"seed": 101}}
+GRAPHS: Mapping[str, Mapping[str, int]] = {
+    "lstm-grid": {"layers": 2, "steps": 6}, "branches": {"seed": 101}, "transformer": {"operators": 150},
+    "inception": {"operators": 150, "seed": 1}, "series-parallel": {"operators": 150, "seed": 1},
+}  # fmt: skip
+OF_PAPERS = ("lstm-grid", "branches")
 Cell = dict[str, Any]
 
 
@@ -183,9 +189,9 @@ FAIR: Mapping[str, Row] = {
 def run(paper: str, given: argparse.Namespace) -> str:
     """The table of a paper, whose cells are computed if they are not there."""
     cells = Cells(HERE / paper / "results" / "controls")
-    most = given.evaluations * (8 if paper == "placeto" else 1)  # a step of a walk is an evaluation
+    most = (given.evaluations or 120) * (8 if paper == "placeto" else 1)  # a step of a walk is an evaluation
     lines = [f"### {paper}, {most} evaluations, {given.seeds} seeds\n"]
-    graphs = problems(given.graphs, sequential=paper == "hsdag")
+    graphs = problems(given.graphs or OF_PAPERS, sequential=paper == "hsdag")
     lines += ["| run time / best single device | " + " | ".join(graphs) + " |", "|---|" + "---:|" * len(graphs)]
     table: dict[str, list[str]] = {}
     rival = "climb" if paper == "hsdag" else "search"  # which is for dataflow alone
@@ -233,27 +239,28 @@ def run(paper: str, given: argparse.Namespace) -> str:
 def fair(given: argparse.Namespace) -> str:
     """GDP against HDP from the same start or from none, at equal evaluations and at equal CPU seconds."""
     cells = Cells(HERE / "gdp" / "results" / "fair")
+    evaluations, cpu_seconds = given.evaluations or 120, given.cpu_seconds or 1.0
     limits: dict[str, dict[str, Any]] = {
-        f"{given.evaluations} evaluations": {"evaluations": given.evaluations},
-        f"{given.cpu_seconds:g} CPU s": {"cpu_seconds": given.cpu_seconds},
+        f"{evaluations} evaluations": {"evaluations": evaluations},
+        f"{cpu_seconds:g} CPU s": {"cpu_seconds": cpu_seconds},
     }
     for row in FAIR.values():  # what torch does once in a process belongs to no cell
         taught(row, two_towers(), seed=0, evaluations=40)
-    graphs, seeds = problems(given.graphs), range(max(5, given.seeds))
-    lines = [f"### GDP-one against HDP, {len(seeds)} seeds\n"]
-    lines.append("| run time / best single device | " + " | ".join(f"{g}, {n}" for g in graphs for n in limits) + " |")
-    lines.append("|---|" + "---:|" * (len(graphs) * len(limits)))
+    graphs, seeds = problems(given.graphs or tuple(GRAPHS)), range(max(5, given.seeds))
+    lines = [f"| run time / best single device, {len(seeds)} seeds | heft | bound | {' | '.join(FAIR)} |"]
+    lines.append("|---|---:|---:|" + "---:|" * len(FAIR))
     found: dict[tuple[str, str, str], list[Cell]] = {}
-    for label, row in FAIR.items():
-        shown = []
-        for name, problem in graphs.items():
-            single = solved("single", problem)["seconds"]
-            for limit, options in limits.items():
+    for name, problem in graphs.items():
+        single = solved("single", problem)["seconds"]
+        beside = [solved("heft", problem)["seconds"] / single, bound(problem)["seconds"] / single]
+        for limit, options in limits.items():
+            shown = [f"{one:.3f}" for one in beside]
+            for label, row in FAIR.items():
                 work = partial(taught, row, problem, **options)
                 own = [cells.get(f"{name} | {label} | {limit} | {s}", partial(work, seed=s)) for s in seeds]
                 found[label, name, limit] = own
                 shown.append(spread(own, single))
-        lines.append(f"| {label} | {' | '.join(shown)} |")
+            lines.append(f"| {name}, {len(problem.graph)} operators, {limit} | {' | '.join(shown)} |")
     for start in ("no start", "copies heft"):
         won = [
             (a["seconds"] < b["seconds"], a["seconds"] > b["seconds"])
@@ -270,6 +277,7 @@ def fair(given: argparse.Namespace) -> str:
         ahead, behind = (sum(one[n] for one in won) for n in range(2))
         lines.append(f"\n{start}: GDP ahead of HDP on {ahead}, behind on {behind} of {len(won)} runs; "
                      f"medians of GDP over those of HDP {mean:.3f} in the geometric mean.")  # fmt: skip
+    fill("docs/learned/gdp.md", "GDP against HDP", lines)
     return "\n".join(lines) + "\n"
 
 
@@ -280,9 +288,9 @@ def main() -> None:
     )
     parser.add_argument("papers", nargs="+", choices=[*PAPERS, "fair"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
-    parser.add_argument("--evaluations", type=int, default=120)
-    parser.add_argument("--cpu-seconds", type=float, default=1.0)
+    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS))
+    parser.add_argument("--evaluations", type=int)
+    parser.add_argument("--cpu-seconds", type=float)
     given = parser.parse_args()
     for paper in given.papers:
         print(fair(given) if paper == "fair" else run(paper, given), flush=True)
