@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.pages import fill
 from stead.cluster.machine import this_machine
 from stead.errors import SteadError
 from stead.learn.ground.reward import Evaluator
@@ -35,9 +36,10 @@ from stead.learn.ground.torch_state import one_thread
 from stead.placing.recost import recosted, with_seconds
 from stead.problem import Latency, Placement, Problem
 from stead.run.crossing_times import links_in_place
-from stead.run.executor import Executor
+from stead.run.executor import Executor, Numerics
 from stead.run.measured_reward import MeasuredReward
 from stead.run.profile import take_timings
+from stead.run.trials import key_of
 from stead.run.tune import tune
 from stead.sim import simulate, simulate_many
 from stead.solvers import Budget, solver
@@ -67,11 +69,16 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
         "--measurements", type=int, default=0, help=f"of every seed; {FULL.learned_measurements} if not given"
     )
     parser.add_argument("--updates", type=int, default=0, help=f"of every seed, at most; {FULL.updates} if not given")
+    parser.add_argument("--rounds", type=int, default=0, help=f"of the last comparison; {FULL.bursts} if not given")
+    parser.add_argument("--repeats", type=int, default=0, help=f"runs of every round; {FULL.repeats} if not given")
 
 
 def effort_of(given: argparse.Namespace) -> Effort:
     """What the options ask for."""
-    asked = {"seeds": given.seeds, "learned_measurements": given.measurements, "updates": given.updates}
+    asked = {
+        "seeds": given.seeds, "learned_measurements": given.measurements, "updates": given.updates,
+        "bursts": given.rounds, "repeats": given.repeats,
+    }  # fmt: skip
     return replace(QUICK if given.quick else FULL, **{name: number for name, number in asked.items() if number})
 
 
@@ -110,8 +117,12 @@ def rows(executor: Executor, problem: Problem, learners: dict[str, Learns], effo
     )  # fmt: skip
     found.append(Row("tune", Placement(problem, tuned.plan.placement.devices), tuned.measurements))
     for name, learner in learners.items():
+        _say(f"{name} in the simulator")
         found += [in_simulator(problem, name, learner, effort, seed) for seed in range(effort.seeds)]
-        found += [on_the_clock(executor, problem, name, learner, effort, seed) for seed in range(effort.seeds)]
+        for seed in range(effort.seeds):
+            _say(f"{name} on the clock, seed {seed}")
+            found.append(on_the_clock(executor, problem, name, learner, effort, seed))
+    _say(f"comparing {len(found)} rows")
     return found
 
 
@@ -177,27 +188,33 @@ def trained(
 
 
 def compared(executor: Executor, listed: Sequence[Row], effort: Effort) -> list[dict[str, Any]]:
-    """All rows measured in turns."""
-    seconds: dict[str, list[float]] = {row.name: [] for row in listed}
-    lost = dict.fromkeys(seconds, 0)
+    """All rows measured in turns; those that came to the same placement have its times in common."""
+    different = {key_of(row.placement): row.placement for row in listed}
+    seconds: dict[str, list[float]] = {key: [] for key in different}
+    lost = dict.fromkeys(different, 0)
     modes: dict[str, str] = {}
     for _ in range(effort.bursts):
-        for row in listed:
-            burst = executor.burst(row.placement, runs=effort.repeats)
-            seconds[row.name] += burst.seconds
-            lost[row.name] += bool(burst.lost)
-            modes[row.name] = burst.timing_mode
-    return [_told(executor, row, seconds[row.name], lost[row.name], modes[row.name]) for row in listed]
+        for key, placement in different.items():
+            burst = executor.burst(placement, runs=effort.repeats)
+            seconds[key] += burst.seconds
+            lost[key] += bool(burst.lost)
+            modes[key] = burst.timing_mode
+    verdicts = {key: executor.check(placement) for key, placement in different.items()}
+    keys = [key_of(row.placement) for row in listed]
+    return [
+        _told(row, verdicts[key], seconds[key], lost[key], modes[key]) | {"placement": key}
+        for row, key in zip(listed, keys, strict=True)
+    ]
 
 
-def _told(executor: Executor, row: Row, seconds: Sequence[float], lost: int, mode: str) -> dict[str, Any]:
-    verdict = executor.check(row.placement)
+def _told(row: Row, verdict: Numerics, seconds: Sequence[float], lost: int, mode: str) -> dict[str, Any]:
     counts = verdict.passed and len(seconds) > 0
     return {
         "row": row.name,
         "predicted_ms": 1e3 * simulate(row.placement.problem, row.placement).objective_seconds,
         "measured_ms": 1e3 * min(seconds) if counts else None,
         "median_ms": 1e3 * float(np.median(seconds)) if counts else None,
+        "middle_half_ms": (1e3 * np.percentile(seconds, [25, 75])).tolist() if counts else None,
         "runs": len(seconds), "lost": lost, "timing_mode": mode,
         "on_second": int((row.placement.devices == 1).sum()), "operators": len(row.placement.devices),
         "measurements": row.measurements, "simulations": row.simulations, **row.facts,
@@ -227,6 +244,46 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def summary(results: dict[str, Any]) -> str:
+    """One line per way of placing: fastest runs, medians (least to largest) over seeds, beside the better of two."""
+    lines = [
+        "| model | row | measured ms, fastest run | by the better of min-cut and tune | measurements of a seed "
+        "| seeds that end with their start |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for model, own in results["models"].items():
+        grouped: dict[str, list[dict[str, Any]]] = {}
+        for one in own["rows"]:
+            grouped.setdefault(one["row"].partition(", seed ")[0], []).append(one)
+        mark = min(one["measured_ms"] or math.inf for name in ("min-cut", "tune") for one in grouped.get(name, []))
+        for name, seeds in grouped.items():
+            timed = sorted(one["measured_ms"] for one in seeds if one["measured_ms"])
+            spent = sorted({one["measurements"] for one in seeds})
+            starts = sum(bool(one.get("is_its_start")) for one in seeds)
+            lines.append(
+                f"| {model} | {name} | {_middle(timed, '.1f')} | {_middle([one / mark for one in timed], '.3f')} "
+                f"| {' to '.join(map(str, dict.fromkeys((spent[0], spent[-1])))) if spent[-1] else ''} "
+                f"| {f'{starts} of {len(seeds)}' if 'is_its_start' in seeds[0] else ''} |"
+            )
+    return "\n".join(lines)
+
+
+def _middle(values: Sequence[float], form: str) -> str:
+    """The median, with the least and the largest where there are several."""
+    if not values:
+        return "no time"
+    told = f"{float(np.median(values)):{form}}"
+    return told if len(values) == 1 else f"{told} ({values[0]:{form}} to {values[-1]:{form}})"
+
+
+def noise(rows: Sequence[dict[str, Any]]) -> float:
+    """How far apart the middle half of the runs of a row lies, by their median: the median over rows."""
+    spreads = [
+        (one["middle_half_ms"][1] - one["middle_half_ms"][0]) / one["median_ms"] for one in rows if one["measured_ms"]
+    ]
+    return float(np.median(spreads))
+
+
 def said_of(results: dict[str, Any]) -> str:
     """Where and with how much effort the rows were measured."""
     lines = []
@@ -234,23 +291,32 @@ def said_of(results: dict[str, Any]) -> str:
         effort = Effort(**own["effort"])
         modes = ", ".join(sorted({one["timing_mode"] for one in own["rows"]}))
         lines.append(
-            f"- {model}: {own['processor']}, {modes}, {effort.bursts} rounds of {effort.repeats} runs of every row; "
+            f"- {model}: {own['processor']}, {own['date']}, `{own['on']}`, {modes}, {effort.bursts} rounds of "
+            f"{effort.repeats} runs of every placement, whose middle half lies {noise(own['rows']):.0%} apart; "
             f"learners with {effort.seeds} seed(s) of at most {effort.learned_measurements} measurements and "
             f"{effort.updates} updates; {own['seconds'] / 60:.1f} minutes."
         )
     return "\n".join(lines)
 
 
+def is_known(cell: dict[str, Any] | None, on: str) -> bool:
+    """Whether a model was measured on such workers of such a processor."""
+    return cell is not None and (cell["processor"], cell["on"]) == (this_machine().cpu_name, on)
+
+
 def run(
     title: str, folder: Path, cells: dict[str, Callable[[], tuple[Executor, Problem]]], learners: dict[str, Learns],
-    effort: Effort,
+    effort: Effort, on: str, page: str = "",
 ) -> str:  # fmt: skip
-    """Measure every cell that is not in `folder` yet, write results after each, and give the table."""
+    """Measure every cell that is not in `folder` yet, write results after each, and give the table.
+
+    `page` has marks that the short table is put between.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "measured.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"models": {}}
     for name, opened in cells.items():
-        if name in results["models"]:
+        if is_known(results["models"].get(name), on):
             continue
         began = time.monotonic()
         _say(f"{name}: starting")
@@ -261,12 +327,15 @@ def run(
             _say(f"{name}: placing and measuring")
             told = compared(executor, rows(executor, problem, learners, effort), effort)
             results["models"][name] = {
-                "rows": told, "load_average": os.getloadavg()[0], "effort": asdict(effort),
+                "rows": told, "on": on, "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "load_average": os.getloadavg()[0], "effort": asdict(effort),
                 "processor": this_machine().cpu_name, "seconds": time.monotonic() - began,
             }  # fmt: skip
         path.write_text(json.dumps(results, indent=1, default=str) + "\n", encoding="utf-8")
-    text = f"{table(results)}\n\n{said_of(results)}"
+    text = f"{summary(results)}\n\n{said_of(results)}\n\n## All rows\n\n{table(results)}"
     (folder / "README.md").write_text(f"# {title}\n\n{text}\n", encoding="utf-8")
+    if page:
+        fill(page, "measured rewards", [summary(results), "", said_of(results)])
     return text
 
 

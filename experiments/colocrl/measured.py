@@ -41,7 +41,8 @@ def main() -> int:
     names = given.models or (list(MODELS)[:1] if given.quick else list(MODELS))
     cells = {name: partial(running, MODELS[name], given.on) for name in names}
     folder = HERE / "results" / ("quick" if given.quick else "measured")
-    print(run("ColocRL with measured rewards", folder, cells, {"ColocRL": ColocRL()}, effort_of(given)))
+    page = "" if given.quick else "docs/learned/colocrl.md"
+    print(run("ColocRL with measured rewards", folder, cells, {"ColocRL": ColocRL()}, effort_of(given), given.on, page))
     return 0
 
 

@@ -45,7 +45,8 @@ def main() -> int:
     names = given.models or (IR_MODELS[:1] if given.quick else IR_MODELS)
     cells = {name: partial(opened, name, given.ir, given.on) for name in names}
     folder = HERE / "results" / ("quick" if given.quick else "measured")
-    print(run("HSDAG with measured rewards", folder, cells, {"HSDAG": HSDAG()}, effort_of(given)))
+    page = "" if given.quick else "docs/learned/hsdag.md"
+    print(run("HSDAG with measured rewards", folder, cells, {"HSDAG": HSDAG()}, effort_of(given), given.on, page))
     return 0
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from experiments.truth.kept import Kept, joined
 from experiments.truth.models import SUBJECTS, Subject, openvino_file
 from experiments.truth.placements import placements
-from experiments.truth.tables import fill, markdown, placements_text
+from experiments.truth.tables import RESULTS, fill, markdown, marks, placements_text
 from stead import Latency, Placement, Problem, SteadError, Throughput
 from stead.cluster.machine import this_machine
 from stead.costs import Fitted
@@ -53,9 +53,10 @@ def main() -> int:
         "--predict-again", action="store_true", help="only predictions, of what was timed here, by the present model"
     )
     parser.add_argument("--minutes", type=float, default=0, help="begin no further model after so many")
+    parser.add_argument("--results", default=RESULTS, help="folder beside this file; results if not given")
     parser.add_argument("--page", action="store_true", help=f"fill {PAGE.name} from the results")
     given = parser.parse_args()
-    folder = HERE / ("results-quick" if given.quick else "results")
+    folder = HERE / ("results-quick" if given.quick else given.results)
     folder.mkdir(exist_ok=True)
     if given.predict_again:
         _predict_again(folder)
@@ -71,7 +72,7 @@ def main() -> int:
     for executor in (name.strip() for name in given.executors.split(",")):
         for subject in chosen:
             path = folder / f"{executor}-{subject.name.replace(',', '').replace(' ', '_')}.json"
-            if path.exists() and not given.again and json.loads(path.read_text()).get("complete"):
+            if path.exists() and not given.again and is_done_here(json.loads(path.read_text())):
                 _say(f"{executor} {subject.name}: done before")
                 continue
             if executor == "openvino" and not subject.runs_on_openvino:
@@ -92,9 +93,15 @@ def main() -> int:
 def _predict_again(folder: Path) -> None:
     """Predictions of the present model in all results whose timings are still on this machine."""
     for path in sorted(folder.glob("*-*.json")):
-        kept = HERE / "files" / f"{path.stem}.pickle"
+        kept = _timings_of(path)
         if kept.exists():
             _write(path, Kept.read(kept).predicted_again(json.loads(path.read_text())))
+
+
+def _timings_of(path: Path) -> Path:
+    """Where all that was timed for a result is kept."""
+    folder = "" if path.parent.name == RESULTS else f"{path.parent.name}-"
+    return HERE / "files" / f"{folder}{path.stem}.pickle"
 
 
 def _tell(folder: Path, *, fill_page: bool) -> int:
@@ -103,20 +110,31 @@ def _tell(folder: Path, *, fill_page: bool) -> int:
     cells = [cell for cell in found if cell["complete"]]
     if not cells:
         return 1
-    text = markdown(cells, host())
+    text = markdown(cells)
     every = [f"## {one['model']}, {one['executor']}\n\n```\n{placements_text(one)}\n```\n" for one in cells]
     (folder / "README.md").write_text("\n".join(["# How true it was\n", text, *every]), encoding="utf-8")
     print("\n" + text)
     if fill_page:
-        _say(f"filled {PAGE}" if fill(PAGE, text) else f"{PAGE} has no marks")
+        filled = fill(PAGE, text, *marks("experiments.truth", folder.name))
+        _say(f"filled {PAGE}" if filled else f"{PAGE} has no marks")
     return 0
+
+
+def is_done_here(cell: Mapping[str, Any], here: Mapping[str, Any] | None = None) -> bool:
+    """Whether a cell is complete and was measured on a machine like this one: others are no results of a reader."""
+    there = cell.get("host", {})
+    known = host() if here is None else here
+    return bool(cell.get("complete")) and all(there.get(key) == known[key] for key in ("", "cores:"))
 
 
 def host() -> dict[str, Any]:
     """What the figures belong to."""
     found = this_machine()
     memory = f"{(found.memory_bytes or 0) / 2**30:.0f} GiB"
-    return {"": found.cpu_name or platform.machine(), "cores:": found.cores, "memory:": memory}
+    return {
+        "": found.cpu_name or platform.machine(), "cores:": found.cores, "memory:": memory,
+        "on": time.strftime("%Y-%m-%d", time.gmtime()),
+    }  # fmt: skip
 
 
 def _cell(
@@ -173,7 +191,7 @@ def _cell(
             records = [*_of_single_devices(records[0], alone, verdicts), *records]
             document["records"] = [_short(_predicted_again(record, again)) for record in records]
             _write(path, document)
-            kept.save(HERE / "files" / f"{path.stem}.pickle")
+            kept.save(_timings_of(path))
 
         _say(f"{title}: measuring {len(candidates)} placements")
         records = measure(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-BEGIN, END = "<!-- begin of experiments.truth -->", "<!-- end of experiments.truth -->"
+RESULTS = "results"  # the folder that is filled if none is named
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
@@ -106,10 +106,27 @@ def right_pairs(predicted: Sequence[float], measured: Sequence[float], noise: fl
     return right, known
 
 
-def markdown(cells: Sequence[Mapping[str, Any]], host: Mapping[str, Any]) -> str:
-    """All tables."""
+def marks(what: str, results: str = RESULTS) -> tuple[str, str]:
+    """Where a page has what comes from a folder of results.
+
+    >>> marks("experiments.truth", "results-xeon")[0]
+    '<!-- begin of experiments.truth, results-xeon -->'
+    """
+    name = what if results == RESULTS else f"{what}, {results}"
+    return f"<!-- begin of {name} -->", f"<!-- end of {name} -->"
+
+
+def markdown(cells: Sequence[Mapping[str, Any]]) -> str:
+    """A table for every machine and day that cells were measured on."""
+    places: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        about = ", ".join(f"{key} {value}".strip() for key, value in cell["host"].items())
+        places.setdefault(about, []).append(cell)
+    return "\n".join(_table(about, own) for about, own in places.items())
+
+
+def _table(about: str, cells: Sequence[Mapping[str, Any]]) -> str:
     rows = [summary(cell) for cell in cells]
-    about = ", ".join(f"{key} {value}".strip() for key, value in host.items())
     lines = [
         f"Measured on {about}; {len(cells)} cells.",
         "",
@@ -147,7 +164,7 @@ def placements_text(cell: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def fill(page: Path, text: str, begin: str = BEGIN, end: str = END) -> bool:
+def fill(page: Path, text: str, begin: str, end: str) -> bool:
     """Put text between the marks of a page; False if it has none."""
     old = page.read_text(encoding="utf-8")
     if begin not in old or end not in old:

@@ -50,7 +50,10 @@ def cell(zoo: str, on: str, effort: Effort) -> dict[str, Any]:
             Row("auto, full profile", solver("auto").solve(known, budget, 0).placement),
             Row("tune, from the wrong data sheet", tuned.plan.placement, tuned.measurements),
         ]
-        return {"rows": compared(executor, rows, effort), "load_average": os.getloadavg()[0]}
+        return {
+            "rows": compared(executor, rows, effort), "load_average": os.getloadavg()[0],
+            "processor": this_machine().cpu_name, "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        }  # fmt: skip
 
 
 def main() -> int:
@@ -64,7 +67,9 @@ def main() -> int:
     path = HERE / "results" / ("quick.json" if given.quick else "on_this_machine.json")
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"models": {}}
     for subject in SUBJECTS:
-        if subject.name not in NAMES[: 1 if given.quick else None] or subject.name in results["models"]:
+        known = results["models"].get(subject.name)
+        here = known is not None and known["processor"] == this_machine().cpu_name
+        if here or subject.name not in NAMES[: 1 if given.quick else None]:
             continue
         if given.minutes and time.monotonic() - began > 60 * given.minutes:
             continue
@@ -80,17 +85,18 @@ def main() -> int:
 
 def _verdict(results: dict[str, Any]) -> str:
     """How near `tune` came to the plan of a full profile, by the fastest runs of both, and under which load."""
-    ratios, loads = {}, []
+    ratios, loads, places = {}, [], []
     for name, own in results["models"].items():
         profile, tuned = own["rows"][-2:]
         loads.append(own["load_average"])
+        places.append(f"{own['processor']}, {own['date']}")
         if profile["measured_ms"] and tuned["measured_ms"]:
             ratios[name] = tuned["measured_ms"] / profile["measured_ms"], tuned["measurements"]
     near = sum(ratio <= 1.03 for ratio, _ in ratios.values())
     told = ", ".join(f"{name} {ratio:.3f} in {count} measurements" for name, (ratio, count) in ratios.items())
     return (
         f"tune by the plan of a full profile, measured: {told}; within 3 % in {near} of {len(ratios)}. "
-        f"{this_machine().cpu_name}, load average at the end of a model {min(loads):.1f} to {max(loads):.1f}."
+        f"{'; '.join(dict.fromkeys(places))}; load average at the end of a model {min(loads):.1f} to {max(loads):.1f}."
     )
 
 

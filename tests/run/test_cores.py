@@ -6,7 +6,9 @@ import pytest
 
 from stead.errors import BadInput
 from stead.run import cores
+from stead.run.crew import environment_of
 from stead.run.executor import Worker
+from stead.run.probes import worker_environment
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +46,28 @@ def test_more_devices_than_cores_share_them_only_when_asked_to() -> None:
     assert shared[4].cores == (0,)
     assert cores.share_cores(shared)
     assert not cores.share_cores(cores.default_workers())
+
+
+@pytest.mark.parametrize(
+    ("level", "flags", "hidden"),
+    [
+        (28, "avx512f amx_bf16 amx_tile", True),  # a virtual machine that cuts the description off before tiles
+        (32, "avx512f amx_bf16 amx_tile", False),
+        (28, "avx512f avx512_bf16", False),
+    ],
+)
+def test_tiles_that_are_not_described_are_not_used(
+    level: int, flags: str, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = f"model name\t: Xeon\ncpuid level\t: {level}\nflags\t\t: fpu {flags}"
+    assert cores.tiles_are_hidden(described) is hidden
+    monkeypatch.setattr(cores, "_described", lambda: described)
+    limit = environment_of(Worker("c", (0,), dtype="bf16")).get("ONEDNN_MAX_CPU_ISA")
+    assert limit == ("AVX512_CORE_FP16" if hidden else None)
+    assert worker_environment(Worker("c", (0,))).get("ONEDNN_MAX_CPU_ISA") == limit
+    assert environment_of(Worker("c", (0,), isa="SSE41"))["ONEDNN_MAX_CPU_ISA"] == "SSE41"
+
+
+def test_a_system_that_tells_nothing_sets_no_limit() -> None:
+    assert not cores.tiles_are_hidden("")
+    assert cores.processor_flags("") == frozenset()

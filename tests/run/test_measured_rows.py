@@ -52,3 +52,37 @@ def test_a_start_that_was_never_beaten_is_called_that(told: list[dict[str, objec
     assert "| towers | ColocRL, measured, seed 0 (its start) |" in text
     rows[0]["measured_ms"], rows[0]["numerics"] = None, {"passed": False}
     assert "no time: wrong results" in experiments.table({"models": {"towers": {"rows": rows}}})
+
+
+def test_rows_with_one_placement_have_its_times_in_common(told: list[dict[str, object]]) -> None:
+    alike: dict[object, set[object]] = {}
+    for one in told:
+        alike.setdefault(one["placement"], set()).add(one["measured_ms"])
+    assert len(alike) < len(told)
+    assert all(len(times) == 1 for times in alike.values())
+
+
+def test_seeds_are_summed_up_beside_the_better_of_two_that_need_no_learning() -> None:
+    def row(name: str, ms: float | None, **facts: object) -> dict[str, object]:
+        return {"row": name, "measured_ms": ms, "measurements": 0, **facts}
+
+    rows = [row("min-cut", 10.0), row("tune", 8.0, measurements=9)]
+    seeds = [(8.4, True), (8.0, False), (None, False), (8.8, False)]
+    rows += [
+        row(f"L, measured, seed {seed}", ms, measurements=20 + seed, is_its_start=start)
+        for seed, (ms, start) in enumerate(seeds)
+    ]
+    lines = experiments.summary({"models": {"towers": {"rows": rows}}}).splitlines()[2:]
+    assert lines == [
+        "| towers | min-cut | 10.0 | 1.250 |  |  |",
+        "| towers | tune | 8.0 | 1.000 | 9 |  |",
+        "| towers | L, measured | 8.4 (8.0 to 8.8) | 1.050 (1.000 to 1.100) | 20 to 23 | 1 of 4 |",
+    ]
+
+
+def test_what_another_machine_or_other_workers_measured_is_measured_again() -> None:
+    here = experiments.this_machine().cpu_name
+    assert experiments.is_known({"processor": here, "on": "core 0 + core 1"}, "core 0 + core 1")
+    assert not experiments.is_known({"processor": here, "on": "core 0 + core 1"}, "core 0 + core 1 @ bf16")
+    assert not experiments.is_known({"processor": f"not {here}", "on": "core 0"}, "core 0")
+    assert not experiments.is_known(None, "core 0")

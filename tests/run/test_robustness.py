@@ -73,6 +73,15 @@ def test_a_worker_that_is_killed_is_named_within_five_seconds() -> None:
         executor.burst(placement, runs=1)
 
 
+def test_an_instruction_that_is_not_there_is_called_that() -> None:
+    with small(timing="normal", deadline_seconds=60.0) as executor:
+        placement = halves(executor)
+        executor.burst(placement, runs=1)
+        os.kill(pids(executor)[1], signal.SIGILL)
+        with pytest.raises(RunFailed, match=r"an instruction that this processor does not have \(SIGILL\); limit"):
+            executor.burst(placement, runs=1_000_000)
+
+
 def test_an_interrupt_ends_the_workers(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -35,7 +35,7 @@ def test_errors_and_order_come_from_records_that_count() -> None:
     from experiments.truth.tables import markdown, summary
 
     records = [record("a", 1.0, 1.1), record("b", 2.0, 2.0), record("c", 3.0, 3.3), record("d", 9.0, 1.0, passed=False)]
-    cell = {"model": "net", "executor": "torch", "records": records}
+    cell = {"model": "net", "executor": "torch", "records": records, "host": {"": "a machine", "cores:": 2}}
     row = summary(cell)
     assert row["placements"] == 3
     assert row["error_min"] == pytest.approx(0.1)
@@ -44,23 +44,52 @@ def test_errors_and_order_come_from_records_that_count() -> None:
     assert row["spearman"] == 1.0
     assert row["right_pairs"] == (3, 3)
     assert row["range"] == pytest.approx(3.0)
-    shown = markdown([cell], {"": "a machine"})
+    shown = markdown([cell])
     assert "| net | torch (fifo) | 3 of 4 | 10.0%, 10.0% | 21.0% | 1.00 | 1.00 (3) | 3 of 3 |" in shown
     assert shown.rstrip().endswith("| - | 0.5 | 4 of 24 |")
     named = {**cell, "workers": ["b", "c"], "records": [*records, record("auto", 1.5, 1.6)]}
     assert summary(named)["fastest_gain"] == pytest.approx(2.0 / 1.6)
 
 
-def test_a_page_is_filled_between_its_marks(tmp_path: Path) -> None:
-    from experiments.truth.tables import BEGIN, END, fill
+def test_cells_of_different_machines_are_never_under_one_name() -> None:
+    from experiments.truth.tables import markdown
 
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    assert fill(page, "new")
-    assert page.read_text() == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
+    records = [record(name, 1.0, 1.0) for name in "abc"]
+    cells = [
+        {"model": model, "executor": "torch", "records": records, "host": {"": machine}}
+        for model, machine in (("net", "one"), ("other", "another"), ("third", "one"))
+    ]
+    first, second = markdown(cells).split("Measured on ")[1:]
+    assert first.startswith("one; 2 cells.")
+    assert second.startswith("another; 1 cells.")
+    assert "| net |" in first
+    assert "| third |" in first
+    assert "| other |" in second
+
+
+def test_results_of_another_machine_are_not_taken_for_those_of_this_one() -> None:
+    pytest.importorskip("torch")
+    from experiments.truth.run import is_done_here
+
+    here = {"": "mine", "cores:": 2, "memory:": "8 GiB", "on": "2030-01-02"}
+    mine = {"complete": True, "host": {"": "mine", "cores:": 2, "on": "2030-01-01"}}
+    assert is_done_here(mine, here)
+    assert not is_done_here({**mine, "complete": False}, here)
+    assert not is_done_here({**mine, "host": {"": "other", "cores:": 2}}, here)
+    assert not is_done_here({"complete": True}, here)
+
+
+def test_a_page_is_filled_between_its_marks(tmp_path: Path) -> None:
+    from experiments.truth.tables import fill, marks
+
+    page, (begin, end) = tmp_path / "page.md", marks("experiments.truth")
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    assert not fill(page, "other", *marks("experiments.truth", "results-elsewhere"))
+    assert fill(page, "new", begin, end)
+    assert page.read_text() == f"before\n{begin}\n\nnew\n{end}\nafter\n"
     page.write_text("no marks")
-    assert not fill(page, "new")
-    assert BEGIN in (ROOT / "docs/concepts/how-true.md").read_text()
+    assert not fill(page, "new", begin, end)
+    assert begin in (ROOT / "docs/concepts/how-true.md").read_text()
 
 
 def test_there_are_placements_of_every_kind() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from stead.errors import BadInput
 from stead.run.executor import Worker
 
 ISAS = {"sse41": "SSE41", "avx2": "AVX2", "avx512": "AVX512_CORE"}
+WITHOUT_TILES = "AVX512_CORE_FP16"  # all instructions of oneDNN but those on tiles
+_TILE_LEAF = 0x1D  # of the processor's description: how large tiles are
 EXAMPLE = '"core 0 + core 1 @ sse41"'
 _PART = re.compile(r"cores?\s+(\d+)(?:\s*-\s*(\d+))?\s*(?:@\s*(.*))?$")
 
@@ -58,6 +62,40 @@ def check_workers(workers: Sequence[Worker], *, oversubscribe: bool = False) -> 
                     "--oversubscribe and believe no times"
                 )
             taken[core] = worker.name
+
+
+def instruction_limit(worker: Worker) -> str:
+    """What kernels of a worker may use at most; empty: all that the processor has."""
+    return worker.isa or (WITHOUT_TILES if tiles_are_hidden() else "")
+
+
+def tiles_are_hidden(described: str | None = None) -> bool:
+    """Whether a processor has instructions on tiles (AMX) and does not say how large tiles are.
+
+    Some virtual machines cut that part of the description off. Kernels that ask for it make tiles of no size, and the
+    processor ends the process with SIGILL.
+
+    >>> tiles_are_hidden("cpuid level : 28\\nflags : avx512f amx_tile")
+    True
+    """
+    text = _described() if described is None else described
+    level = re.search(r"^cpuid level\s*:\s*(\d+)", text, re.MULTILINE)
+    return level is not None and int(level[1]) < _TILE_LEAF and "amx_tile" in processor_flags(text)
+
+
+def processor_flags(described: str | None = None) -> frozenset[str]:
+    """What the first core says that it can do; nothing where the system does not tell."""
+    text = _described() if described is None else described
+    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(flags[1].split()) if flags else frozenset()
+
+
+@cache
+def _described() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+    except OSError:  # other systems than Linux
+        return ""
 
 
 def share_cores(workers: Sequence[Worker]) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from stead import errors
 from stead.errors import RunFailed, SteadError
-from stead.run.cores import share_cores
+from stead.run.cores import instruction_limit, share_cores
 from stead.run.executor import Worker
 from stead.run.messages import Memory
 from stead.run.timing import Surroundings
@@ -222,13 +222,7 @@ class Crew:
         with contextlib.suppress(subprocess.TimeoutExpired):
             member.process.wait(timeout=1.0)
         code = member.process.returncode
-        how = "ended"
-        if code is not None and code < 0:
-            with contextlib.suppress(ValueError):
-                how = f"was killed ({signal.Signals(-code).name})"
-        elif code:
-            how = f"ended with code {code}"
-        return RunFailed(f"worker {self.workers[number].name} {how}; run again, with more memory free if it was killed")
+        return RunFailed(f"worker {self.workers[number].name} {_end_of(code)}")
 
     def close(self) -> None:
         """End all workers and let go of shared memory."""
@@ -247,14 +241,29 @@ class Crew:
             self.segment = None
 
 
+def _end_of(code: int | None) -> str:
+    """How a process ended, and what to do about it."""
+    again = "run again, with more memory free if it was killed"
+    if code == -signal.SIGILL:
+        return (
+            "used an instruction that this processor does not have (SIGILL); limit its kernels, "
+            'as in --on "core 0 @ avx512"'
+        )
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed ({signal.Signals(-code).name}); {again}"
+    return f"ended with code {code}; {again}" if code else f"ended; {again}"
+
+
 def environment_of(worker: Worker) -> dict[str, str]:
     """The environment of a worker, set before anything is imported."""
     threads = str(max(1, len(worker.cores)))
     given = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     given["OPENBLAS_NUM_THREADS"] = threads
     given.pop("ONEDNN_MAX_CPU_ISA", None)
-    if worker.isa:
-        given["ONEDNN_MAX_CPU_ISA"] = worker.isa
+    limit = instruction_limit(worker)
+    if limit:
+        given["ONEDNN_MAX_CPU_ISA"] = limit
     return {**given, **worker.environment}
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any, Self
 
 from stead.errors import RunFailed
+from stead.run.cores import instruction_limit
 from stead.run.executor import Worker
 
 # Without these, pages come and go with every large tensor, and faults are timed in place of work.
@@ -28,7 +29,8 @@ _GRACE_SECONDS = 2.0
 def worker_environment(worker: Worker) -> dict[str, str]:
     """The variables that a worker is started with: threads, instructions, memory, and its own."""
     threads = str(len(worker.cores))
-    isa = {"ONEDNN_MAX_CPU_ISA": worker.isa} if worker.isa else {}
+    limit = instruction_limit(worker)
+    isa = {"ONEDNN_MAX_CPU_ISA": limit} if limit else {}
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
     return {**counts, **MALLOC, **isa, **worker.environment}
 
