@@ -230,7 +230,11 @@ class _Run:
         self._before_seconds = math.inf  # the objective at its beginning
         self._stalled = False
         self._over = False
-        self._in_a_hurry = search.spare_seconds < self._tuning.hurry * len(search.problem.graph)
+
+    @cached_property
+    def _in_a_hurry(self) -> bool:
+        """Whether bounds have left too little time for rules and constructions first."""
+        return self.search.spare_seconds < self._tuning.hurry * len(self.search.problem.graph)
 
     @cached_property
     def _ladder(self) -> Ladder:
@@ -283,7 +287,7 @@ class _Run:
         return self.phases.part(f"round {self._part + 1}") if one_of_many else nullcontext()
 
     def has_time(self) -> str:
-        """Whether there was time from the beginning for rules and constructions first."""
+        """Whether there is time for rules and constructions first."""
         return "" if self._in_a_hurry else "time is not short"
 
     def levels_rest(self) -> str:
@@ -518,7 +522,8 @@ class _Run:
         evaluations = min(effort, self._evaluations_left())
         if len(search.problem.graph) > SMALL:
             return min(tuning.pool, max(2, int(evaluations / tuning.large_least_effort)))
-        return min(tuning.pool, max(1, int(evaluations / (tuning.least_effort * len(search.problem.graph)))))
+        each = evaluations / len(search.problem.graph)
+        return 1 if each < tuning.one_start else min(tuning.pool, max(1, int(each / tuning.least_effort)))
 
     def _moves(self, moves: int) -> int:
         """So many moves, or as many as there is time for if a round of twice as many would not end."""

@@ -51,8 +51,9 @@ class Tuning:
     least_redividing: float = 4.0  # seconds for dividing anew, whatever the round before it took: less settles nothing
     # How search begins, goes on and ends.
     pool: int = 10  # placements that search begins with; a good end may begin at a poor one
-    least_effort: int = 30  # evaluations per operator for each: with fewer, one that cools slowly gets further
-    large_least_effort: int = 250  # the same on graphs that are searched window by window: there starts decide
+    least_effort: int = 8  # evaluations per operator for each
+    one_start: int = 40  # evaluations per operator below which there is one, as one that cools slowly gets further
+    large_least_effort: int = 250  # evaluations for each on graphs searched window by window: there starts decide
     one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
