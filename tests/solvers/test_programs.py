@@ -78,6 +78,11 @@ def test_an_engine_finds_and_proves_the_optimum(engine):
     assert (outcome.status, outcome.bound, outcome.values.tolist()) == ("optimal", 9, [0, 1, 1])
 
 
+def test_counting_alone_finds_and_proves_the_optimum():
+    outcome = make_backend(knapsack(), Settings("cp-sat", relaxes=False), None).solve(lambda message: None)
+    assert (outcome.status, outcome.bound, outcome.values.tolist()) == ("optimal", 9, [0, 1, 1])
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_says_that_a_program_has_no_solution(engine):
     program = knapsack()

@@ -30,6 +30,7 @@ from stead.problem import Problem, Throughput
 from stead.solvers import Budget, Solver
 from stead.solvers.auto import Auto
 from stead.solvers.exact.exhaustive import Exhaustive
+from stead.solvers.exact.reduction import reduce
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.testing import chain3, tiny_cluster, two_towers
 from stead.testing.contracts import SolverContract
@@ -139,7 +140,9 @@ def test_bert_with_three_layers_without_contiguity_is_proved():
 
 
 @NO_DATA
-@pytest.mark.parametrize("name", ["LayerGraphs/bert24_training", "OperatorGraphs/bert_l-3_inference"])
+@pytest.mark.parametrize(
+    "name", ["LayerGraphs/bert24_training", "LayerGraphs/gnmt_inference", "OperatorGraphs/bert_l-3_inference"]
+)
 def test_auto_proves_a_pipeline_before_it_spends_its_time_on_annealing(name):
     solution = Auto().solve(published(name), Budget(seconds=20))
     assert solution.gap == 0
@@ -160,6 +163,12 @@ def test_gnmt_is_proved_with_every_device_contiguous():
     solution = ThroughputMip(contiguity="device").solve(published("LayerGraphs/gnmt_inference"), Budget())
     assert solution.objective_seconds * 1e3 == pytest.approx(32.910658203, rel=1e-6)
     assert (solution.gap, solution.scope) == (0, "each device contiguous, colocated operators as one")
+
+
+def test_small_programs_are_counted_before_fractions_are_looked_at():
+    reduced = reduce(two_towers(Throughput()), notion="any")
+    engines = [(one.engine, one.relaxes) for one in ThroughputMip()._settings(0, reduced)]
+    assert engines == [("cp-sat", False), ("cp-sat", True), ("highs", True), ("cp-sat", True)]
 
 
 def test_a_tower_per_device_is_found_on_two_devices():

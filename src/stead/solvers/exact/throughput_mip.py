@@ -37,8 +37,9 @@ Links = Literal["each", "quickest"]
 CLOSING_EFFORT = (
     20.0  # deterministic seconds for CP-SAT to prove in whole numbers what HiGHS has within tolerances
 )
-OPENING_EFFORT = 1.5  # the same before HiGHS begins: what is a question of counting CP-SAT settles at once
-OPENING_SIZE = 1300  # supernodes times devices beyond which that takes longer
+COUNTING_EFFORT = 4.0  # the same before all others, for CP-SAT without fractions: how large units can be packed
+OPENING_EFFORT = 1.5  # the same after that, with fractions
+OPENING_SIZE = 1300  # supernodes times devices beyond which both take longer
 LOOK_BACK = 24  # supernodes whose device must follow one with the device before it
 
 
@@ -49,8 +50,9 @@ class ThroughputMip:
 
     `device` asks that no path leaves a device and comes back to it; `any` asks nothing, and is the larger question:
     small problems are proved, of larger ones the gap is told. Equal devices are kept from changing places. The `best`
-    engine is CP-SAT for `device`; for `any` it is CP-SAT for a moment, then HiGHS, whose relaxation is tighter there,
-    and CP-SAT again for the last millionth that floating point leaves open. Where three devices or more have direct
+    engine is CP-SAT for `device`; for `any` it is CP-SAT for a moment, which only counts and then looks at fractions,
+    too, then HiGHS, whose relaxation is tighter there, and CP-SAT again for the last millionth that floating point
+    leaves open. Where three devices or more have direct
     links, `quickest` has every tensor go once over the quickest of them: a much smaller program, whose bound holds all
     the same; what it places may be dearer than it thinks. Engines run on one thread with a fixed
     seed: where they finish, the same seed gives the same answer.
@@ -112,11 +114,12 @@ class ThroughputMip:
             return [Settings(self.engine, seed, self.workers)]
         if self.contiguity == "device":
             return [Settings("cp-sat", seed, self.workers)]
+        counting = Settings("cp-sat", seed, self.workers, effort=COUNTING_EFFORT, relaxes=False)
         opening, closing = (
             Settings("cp-sat", seed, self.workers, effort=effort) for effort in (OPENING_EFFORT, CLOSING_EFFORT)
         )
         small = reduced.count * len(reduced.problem.cluster) <= OPENING_SIZE
-        return [*([opening] if small else []), Settings("highs", seed, self.workers), closing]
+        return [*([counting, opening] if small else []), Settings("highs", seed, self.workers), closing]
 
     def _literals(self, reduced: Reduced) -> int:
         devices, tensors = len(reduced.problem.cluster), len(reduced.tensor_source)

@@ -34,6 +34,8 @@ class CpSat:
         # of times (6 operators: hours); halving the range first, for a few conflicts each, leaves little to scan.
         parameters.binary_search_num_conflicts = 10
         parameters.catch_sigint_signal = False  # the thread that listens is the one to be interrupted
+        if not settings.relaxes:
+            parameters.linearization_level = 0
         if seconds is not None:
             parameters.max_time_in_seconds = seconds
         if settings.effort is not None:

@@ -227,6 +227,7 @@ class Settings:
     seed: int = 0
     workers: int = 1
     effort: float | None = None  # limit in seconds of work that the engine counts itself; None is no limit
+    relaxes: bool = True  # whether CP-SAT looks at fractions, too; counting alone is quicker where few units are large
 
 
 def run(
