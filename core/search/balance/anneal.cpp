@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -17,11 +18,20 @@ constexpr int cooling_steps = 512;
 constexpr double to_a_fiftieth = 0.9923884457843126;  // 50^(-1/512)
 constexpr double far_down = 0.9821718891880378;       // 10000^(-1/512)
 struct Heat {
-    double temperature;  // at first
+    double temperature;  // at first, for loads to the power of 16
     double cooling;      // factor of each step
+    bool sharpens;       // the power grows from 2 to 64
 };
-constexpr std::array heats = {Heat{0.02, to_a_fiftieth}, Heat{0.005, to_a_fiftieth}, Heat{0.1, to_a_fiftieth},
-                              Heat{0.5, to_a_fiftieth},  Heat{0.3, far_down},       Heat{0.3, far_down}};
+constexpr std::array heats = {Heat{0.02, to_a_fiftieth, false}, Heat{0.005, to_a_fiftieth, false},
+                              Heat{0.02, to_a_fiftieth, true},  Heat{0.1, to_a_fiftieth, true},
+                              Heat{0.3, far_down, true},        Heat{0.3, far_down, false}};
+
+// Where transfers take less than units, no temperature suits both: one that lets units change places forgets where to
+// cut, and one that minds the cuts moves no unit. A low power minds all that devices do together and little how it is
+// divided; then it grows.
+constexpr int fewest_squarings = 1;
+constexpr int most_squarings = 6;
+constexpr int usual_squarings = 4;
 
 // Every so many moves a connected block of supernodes moves, of 2, 4, .. or 2^6 at most.
 constexpr int block_every = 16;
@@ -43,14 +53,16 @@ public:
         score_.reset(generous_reference());
         note_value();
         std::int64_t cooled = 0;
+        sharpen(cooled);
         if (nodes_.count() == 0 || nodes_.devices < 2) moves = 0;
         for (; best_.moves < moves; ++best_.moves) {
             if (best_.moves % moves_between_polls == 0 && stopper.stop()) break;
             if (best_.moves >= (cooled + 1) * moves / cooling_steps) {
                 ++cooled;
                 temperature *= heat_.cooling;
+                sharpen(cooled);
             }
-            step(temperature);
+            step(temperature * sharpness_);
         }
         keep_best();
         if (best_.devices.empty()) best_.devices.assign(loads_.devices().begin(), loads_.devices().end());
@@ -58,6 +70,18 @@ public:
     }
 
 private:
+    /// The power of the score after so many steps of cooling; what is the same change of loads then costs as much more.
+    void sharpen(std::int64_t cooled) {
+        if (!heat_.sharpens) return;
+        constexpr int stages = most_squarings - fewest_squarings + 1;
+        const auto stage = std::min<std::int64_t>(stages - 1, cooled * stages / cooling_steps);
+        const int squarings = fewest_squarings + static_cast<int>(stage);
+        if (squarings == squarings_) return;
+        squarings_ = squarings;
+        sharpness_ = std::ldexp(1.0, squarings - usual_squarings);
+        score_.sharpen(squarings);
+    }
+
     /// A value so large that loads weigh less than penalties as long as no placement is known that is valid.
     Ticks generous_reference() const {
         Ticks sum = 0;
@@ -183,6 +207,8 @@ private:
     std::vector<Move> moves_;              // of one step
     std::vector<std::uint32_t> in_block_;  // [supernode]; the last block it was in
     std::uint32_t block_ = 0;
+    int squarings_ = usual_squarings;
+    double sharpness_ = 1.0;  // the power over the usual one
     bool kept_ = true;
 };
 

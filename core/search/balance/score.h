@@ -15,7 +15,8 @@ namespace stead {
 /// Nearly the largest load, plus penalties for what may not be.
 ///
 /// The sum over devices and lanes of (load / best value so far)^16 is nearly the largest load but also tells the second
-/// largest; a power of 2 needs multiplications and square roots only, which are exact everywhere.
+/// largest; a lower power tells more of what all devices do together. Powers of 2 need multiplications and square roots
+/// only, which are exact everywhere.
 class Score {
 public:
     Score(const Supernodes& nodes, const MovingLoads& loads)
@@ -24,11 +25,13 @@ public:
     /// Starts again with loads relative to `reference`.
     void reset(Ticks reference) {
         scale_ = 1.0 / static_cast<double>(std::max<Ticks>(reference, 1));
-        for (int d = 0; d < nodes_.devices; ++d) {
-            powers_[d] = powers(loads_.lanes(d));
-            penalties_[d] = penalty(d, loads_.bytes(d));
-        }
-        add_up();
+        score_all();
+    }
+
+    /// Goes on with loads to the power of 2^squarings.
+    void sharpen(int squarings) {
+        squarings_ = squarings;
+        score_all();
     }
 
     double now() const { return now_; }
@@ -65,17 +68,26 @@ private:
     static constexpr double overfull_slope = 100.0;
     static constexpr double blocked_penalty = 1000.0;
 
-    static double power16(double x) {
-        x *= x;
-        x *= x;
-        x *= x;
-        return x * x;
+    double power(double x) const {
+        for (int i = 0; i < squarings_; ++i) x *= x;
+        return x;
     }
-    static double root16(double x) { return std::sqrt(std::sqrt(std::sqrt(std::sqrt(x)))); }
+    double root(double x) const {
+        for (int i = 0; i < squarings_; ++i) x = std::sqrt(x);
+        return x;
+    }
+
+    void score_all() {
+        for (int d = 0; d < nodes_.devices; ++d) {
+            powers_[d] = powers(loads_.lanes(d));
+            penalties_[d] = penalty(d, loads_.bytes(d));
+        }
+        add_up();
+    }
 
     Powers powers(const Lanes& lanes) const {
         Powers result;
-        for (int lane = 0; lane < max_lanes; ++lane) result[lane] = power16(static_cast<double>(lanes[lane]) * scale_);
+        for (int lane = 0; lane < max_lanes; ++lane) result[lane] = power(static_cast<double>(lanes[lane]) * scale_);
         return result;
     }
 
@@ -87,7 +99,7 @@ private:
 
     double combined(const Powers& total, double penalties, std::int64_t blocked) const {
         const double loads = nodes_.load == LoadKind::fwbw
-                                 ? power16(root16(std::max(total[0], 0.0)) + root16(std::max(total[1], 0.0)))
+                                 ? power(root(std::max(total[0], 0.0)) + root(std::max(total[1], 0.0)))
                                  : total[0] + total[1] + total[2];
         return loads + penalties + blocked_penalty * static_cast<double>(blocked);
     }
@@ -106,6 +118,7 @@ private:
     const Supernodes& nodes_;
     const MovingLoads& loads_;
     double scale_ = 1.0;
+    int squarings_ = 4;  // of loads
     std::vector<Powers> powers_;     // [device]
     std::vector<double> penalties_;  // [device]
     Powers total_ = {};

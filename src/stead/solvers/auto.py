@@ -312,7 +312,9 @@ class _Run:
         """Whether a program would rather prove what annealing has found, or the first round is over."""
         if has_program_of(self.search.problem, self._tuning.quick_program):
             return f"units times devices are no more than {self._tuning.quick_program}"
-        return "in the first round only" if self._part else self.may_not_redivide()
+        if self._part:
+            return "in the first round only"
+        return "" if self.search.budget.seconds is not None else "no clock to stop it"
 
     def may_not_prove(self) -> str:
         """Whether a program would take too long, or is not worth it."""
