@@ -39,8 +39,8 @@ from pages import fill  # noqa: E402
 from stead import Problem  # noqa: E402
 from stead.costs import Roofline  # noqa: E402
 from stead.learn.gdp.network import chosen  # noqa: E402
+from stead.learn.ground.ablation import varied  # noqa: E402
 from stead.learn.ground.one_shot import OneShot  # noqa: E402
-from stead.learn.ground.parts import varied  # noqa: E402
 from stead.problem import Latency  # noqa: E402
 from stead.workloads.synthetic import synthetic  # noqa: E402
 
