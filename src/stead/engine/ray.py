@@ -60,7 +60,7 @@ class RayFleet:
     def _connect(self, size: int | None) -> None:
         how: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         if self._address is None:
-            os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # on a busy machine 30 s are too few
+            os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # 30 are too few on a busy machine
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else a token is written into the home folder
             how |= {"include_dashboard": False, "num_cpus": size}
         else:
