@@ -35,6 +35,8 @@ class RayFleet:
 
     def __init__(self, address: str | None, size: int | None = None) -> None:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # With it, processes that Ray forks die before they begin once the process has asked for an address of Ray.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         try:
             ray = import_module("ray")
         except ImportError:
