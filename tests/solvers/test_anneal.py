@@ -74,7 +74,6 @@ def test_published_inputs_reach_the_best_known_values(name: str, known_ms: float
 
 
 @NO_DATA
-@pytest.mark.filterwarnings("ignore")
 def test_chains_that_sharpen_find_where_cuts_are_cheap() -> None:
     """With loads to the power of 16 from the beginning the same moves end at 29.383 ms."""
     problem = published("OperatorGraphs/bert_l-6_inference")
