@@ -21,7 +21,7 @@ from stead.run.session import opened, workers_on
 HERE = Path(__file__).parent
 MODELS = {
     "RNNLM-like": "zoo:rnnlm-2?steps=6,batch=16,hidden=256,vocabulary=2000,phase=train,update=sgd",
-    "Inception-like": "zoo:amoebanet?batch=1,side=64,repeats=1,phase=train,update=sgd",
+    "Inception-like": "zoo:amoebanet?batch=4,side=64,repeats=1,width=48,phase=train,update=sgd",
 }
 
 

@@ -106,7 +106,7 @@ def test_a_record_has_every_field_that_a_reader_needs() -> None:
     )
     assert set(fields.split(", ")) <= set(data)
     assert {"median", "min", "iqr", "n", "discarded"} <= set(data["measured"])
-    assert {"max_abs", "rel", "tol", "pass"} == set(data["numerics"])
+    assert {"max_abs", "rel", "tol", "sensitive", "pass"} == set(data["numerics"])
     assert {"single", "replicas", "threads"} <= set(data["baselines"])
     assert {"name", "cores", "dtype", "env", "isa_readback", "threads_readback"} <= set(data["devices"][0])
     assert [one["device"] for one in data["baselines"]["single"]] == ["d0", "d1"]

@@ -64,6 +64,27 @@ def test_unlike_workers_agree_within_their_tolerance() -> None:
                 assert verdict.passed
 
 
+def test_gradients_that_are_zero_but_for_rounding_do_not_condemn_a_placement() -> None:
+    """The bias of a convolution before batch normalisation: what is subtracted again has no gradient."""
+    torch.manual_seed(1)
+    first, second = two_workers()
+    with TorchExecutor.of_module(
+        seeded(SmallCNN), (torch.randn(4, 3, 12, 12),), [first, replace(second, isa="SSE41")],
+        loss_fn=torch.nn.functional.cross_entropy, targets=(torch.randint(0, 10, (4,)),), update="sgd",
+        oversubscribe=True, timing="normal",
+    ) as executor:  # fmt: skip
+        problem = problem_of(executor.graph)
+        alone = [Placement(problem, [w] * len(problem.graph)) for w in (0, 1)]
+        found = [executor.results(one)["gradient of first.bias"] for one in alone]
+        if np.array_equal(*found):
+            pytest.skip("kernels round alike on this processor")
+        assert np.abs(found[0] - found[1]).max() > 1e-2 * np.abs(found[0]).max()  # noise, on either worker
+        for placement in random_placements(problem, 4):
+            verdict = executor.check(placement)
+            assert verdict.tolerance == 1e-4
+            assert verdict.passed, verdict
+
+
 def test_products_that_are_large_enough_for_tiles_run_in_bf16() -> None:
     torch.manual_seed(1)
     first, second = two_workers()

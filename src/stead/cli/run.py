@@ -141,10 +141,9 @@ def _timing(burst: Burst) -> str:
 def _verdict(verdict: Numerics) -> str:
     if verdict.max_abs == 0.0:
         return "the same as on one worker, bit for bit"
-    allowed = f"{verdict.tolerance:g} allowed"
-    if verdict.passed:
-        return f"as on one worker: relative difference {verdict.relative:.2g}, {allowed}"
-    return f"WRONG: relative difference {verdict.relative:.2g} to one worker, {allowed}"
+    if not verdict.passed:
+        return f"WRONG: {verdict.fault}"
+    return f"as on one worker: relative difference {verdict.relative:.2g}, {verdict.tolerance:g} allowed"
 
 
 def _document(plan: Plan, executor: TorchExecutor, burst: Burst, verdict: Numerics) -> dict[str, Any]:

@@ -98,11 +98,7 @@ def tune(
         print_lines([line(label, text) for label, text in told])
         print_lines([line("wrote", f"{output}    next: stead measure {output}")])
     if not numerics.passed:
-        print(
-            f"stead: results differ from those of one worker by {numerics.relative:.1e}, more than "
-            f"{numerics.tolerance:.0e}: no gain is told; report it",
-            file=sys.stderr,
-        )
+        print(f"stead: {numerics.fault}: no gain is told", file=sys.stderr)
         return 1
     if tuned.stopped_by == "interrupted":
         print(f"stead: interrupted; the best plan that was measured is in {output}", file=sys.stderr)

@@ -69,11 +69,29 @@ class Numerics:
     max_abs: float
     relative: float  # largest difference by the largest value of the reference, over all results
     tolerance: float  # 0: bit for bit
+    sensitive: int = 0  # results that rounding alone turns into any other of their size
+    results: int = 0  # in all
+
+    @property
+    def comparable(self) -> bool:
+        """Whether at least half of the results say anything on unlike workers."""
+        return 2 * self.sensitive <= self.results
 
     @property
     def passed(self) -> bool:
         """Whether a measurement of this placement means anything."""
-        return self.relative <= self.tolerance
+        return self.comparable and self.relative <= self.tolerance
+
+    @property
+    def fault(self) -> str:
+        """Why a measurement of this placement means nothing."""
+        if not self.comparable:
+            return (
+                f"rounding alone changes {self.sensitive} of {self.results} results beyond use: compare on workers "
+                "that are alike"
+            )
+        allowed = f"{self.tolerance:.2g} is allowed"
+        return f"results differ from those of one worker by {self.relative:.2g} of their size, {allowed}"
 
 
 class Executor(Protocol):

@@ -140,10 +140,7 @@ class Record:
         """What a reader should know before believing it."""
         said = list(self.notes)
         if not self.numerics.passed:
-            said.append(
-                f"{self.name}: results differ by {self.numerics.relative:.2g} of their size, "
-                f"{self.numerics.tolerance:.2g} is allowed: its time means nothing"
-            )
+            said.append(f"{self.name}: {self.numerics.fault}: its time means nothing")
         elif self.measured.insufficient:
             why = f" ({'; '.join(self.measured.reasons)})" if self.measured.reasons else ""
             said.append(
@@ -193,6 +190,7 @@ class Record:
                 "max_abs": self.numerics.max_abs,
                 "rel": self.numerics.relative,
                 "tol": self.numerics.tolerance,
+                "sensitive": self.numerics.sensitive,
                 "pass": self.numerics.passed,
             },
             "baselines": {
