@@ -48,6 +48,7 @@ _LONGEST_TEXT = 10_000
 _MANY = re.compile(
     r"([0-9]+)(?:[xX\N{MULTIPLICATION SIGN}*]\s*|\s+[xX\N{MULTIPLICATION SIGN}*]\s+)(.*)", re.DOTALL
 )
+_MANY_BEHIND = re.compile(r"(.+?)\s*\(?[xX\N{MULTIPLICATION SIGN}*]\s*([0-9]{1,4})\)?")
 _SIZE = re.compile(r"(.*\S)\s+([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([MGT])i?B", re.DOTALL | re.IGNORECASE)
 _CHANGES = re.compile(r"(.*?)((?:;[^;=]+=[^;=]+)+);?\s*", re.DOTALL)
 _RATE = re.compile(r"@\s*[0-9.]{1,30}\s*[kMGT]?(?:B|bit)/s")
@@ -267,6 +268,9 @@ def _held_names() -> tuple[re.Pattern[str], ...]:
 
 def _item(part: str) -> _Item:
     many = _MANY.fullmatch(part)
+    behind = _MANY_BEHIND.fullmatch(part)
+    if behind is not None and candidates(behind[1]) and not candidates(part):
+        raise BadCluster(f"{show(part)}: how many comes first; did you mean {show(f'{behind[2]}x {behind[1]}')}?")
     if many is None or candidates(part):
         return _sized(1, part)
     digits, name = many[1], many[2].strip()
