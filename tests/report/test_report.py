@@ -21,7 +21,17 @@ from stead.placing.place import place_problem, run_baselines
 from stead.plan import Plan
 from stead.printing.look import Look
 from stead.problem import Constraints, Placement, Problem, Throughput
-from stead.report import Report, RuleFacts, explain, explain_operators, operator_text, page, summary
+from stead.report import (
+    Report,
+    RuleFacts,
+    explain,
+    explain_named,
+    explain_operators,
+    named_text,
+    operator_text,
+    page,
+    summary,
+)
 from stead.report.chrome_trace import chrome_trace, write_trace
 from stead.sim import simulate
 from stead.solvers import Budget, Solution
@@ -135,6 +145,7 @@ def test_no_line_of_a_summary_is_wider_than_the_screen(width: int) -> None:
     look = Look(width, wraps=True)
     texts = [summary(explain(plan), look), summary(long, look)]
     texts += [operator_text(one, look) for one in explain_operators(plan, "*")]
+    texts.append(named_text(explain_named(plan, "*"), look))
     for text in texts:
         words = [line for line in text.splitlines() if len(line) > width]
         assert [line for line in words if max(map(len, line.split())) < width - 12] == []
@@ -212,6 +223,35 @@ def test_a_pattern_that_fits_too_much_is_refused() -> None:
     problem = Problem(graph, cluster, Costs(graph, cluster, np.ones((300, 1))))
     with pytest.raises(BadInput, match="300 operators fit"):
         explain_operators(given_plan(problem, [0] * 300), "*")
+
+
+def test_a_name_that_fits_several_tells_what_moving_all_of_them_does() -> None:
+    """Both of the left tower beside the right one: 8 s of work, then r2's tensor crosses in 2.5 s, then the head."""
+    report = explain_named(given_plan(two_towers(), [0, 1, 0, 1, 0]), "l*")
+    assert (report.together.device, report.count) == ("d0", 2)
+    assert [one.seconds for one in report.together.alternatives] == [4.0, 4.0]
+    assert [one.objective_seconds for one in report.together.alternatives] == [7.5, 11.5]
+    assert [one.reason for one in report.together.alternatives] == ["here", "transfer"]
+    assert [one.name for one in report.each] == ["l1", "l2"]
+
+
+def test_operators_on_several_devices_are_nowhere_as_a_whole() -> None:
+    report = explain_named(given_plan(two_towers(), [0, 1, 0, 1, 0]), "*1")
+    assert report.together.device == "d0, d1"
+    assert "here" not in [one.reason for one in report.together.alternatives]
+    lines = named_text(report).splitlines()
+    assert lines[0].startswith("*1 (2 operators) is on d0, d1")
+    assert [line.split()[:2] for line in lines if " l1 " in line or " r1 " in line] == [["l1", "d0"], ["r1", "d1"]]
+
+
+def test_more_than_can_be_shown_are_explained_as_one() -> None:
+    build = GraphBuilder("many")
+    for v in range(300):
+        build.operator(f"op{v}", flops=1)
+    graph = build.build()
+    cluster = Cluster((Device("one"),))
+    plan = place_problem(Problem(graph, cluster, Costs(graph, cluster, np.ones((300, 1)))))
+    assert "300 operators are too many to show one by one" in named_text(explain_named(plan, "*"))
 
 
 def test_operator_text_names_every_device() -> None:

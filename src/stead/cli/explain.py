@@ -23,7 +23,7 @@ def explain(
     from stead.cli.streams import look, show
     from stead.plan import Plan
     from stead.report import explain as facts
-    from stead.report import explain_operators, operator_text, summary
+    from stead.report import explain_named, explain_operators, named_text, summary
 
     loaded = Plan.load(plan)
     if name is None:
@@ -32,9 +32,8 @@ def explain(
         else:
             show(summary(facts(loaded), look(), every_layer=True))
         return 0
-    reports = explain_operators(loaded, name)
     if json:
-        print_json([operator_document(one) for one in reports])
+        print_json([operator_document(one) for one in explain_operators(loaded, name)])
     else:
-        show("\n\n".join(operator_text(one, look()) for one in reports))
+        show(named_text(explain_named(loaded, name), look()))
     return 0

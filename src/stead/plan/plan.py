@@ -85,7 +85,7 @@ class Plan:
 
     def explain(self, name: str) -> str:
         """Why the operators that fit a name, a pattern or a module path are where they are."""
-        return "\n".join(report.operator_text(one) for one in report.explain_operators(self, name))
+        return report.named_text(report.explain_named(self, name))
 
     def to_frame(self) -> Any:
         """A pandas table with one row per operator; times are NaN where the objective has no time line."""

@@ -296,7 +296,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """Why one operator is where it is."""
+    """Why an operator, or several that are moved as one, is where it is."""
 
     name: str
     kind: str
@@ -306,53 +306,78 @@ class OperatorReport:
     unit_size: int  # operators that must move along
     alternatives: tuple[Alternative, ...]  # [device]
 
+    @property
+    def here(self) -> Alternative:
+        """The device that it is on."""
+        return next(one for one in self.alternatives if one.device == self.device)
+
+    @property
+    def elsewhere(self) -> Alternative | None:
+        """The best of the other devices; None where there is no other."""
+        others = (one for one in self.alternatives if one.device != self.device)
+        return min(others, key=lambda one: one.change_seconds, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedReport:
+    """Why all operators that fit a name are where they are."""
+
+    together: OperatorReport  # as if they were one
+    each: tuple[OperatorReport, ...]  # empty where there are too many
+    count: int
+
 
 def explain_operators(plan: Plan, name: str) -> tuple[OperatorReport, ...]:
     """Every operator that fits a name, pattern or module path, each with all devices re-simulated."""
     found = matching(plan.problem.graph, name)
     if len(found) > MOST_OPERATORS_EXPLAINED:
         raise BadInput(f"{len(found)} operators fit {name!r}; name at most {MOST_OPERATORS_EXPLAINED}")
-    return tuple(_operator(plan, int(v)) for v in found)
+    return tuple(_explained(plan, found[i : i + 1]) for i in range(len(found)))
 
 
-def _operator(plan: Plan, v: int) -> OperatorReport:
-    problem, graph = plan.problem, plan.problem.graph
-    here = int(plan.placement.devices[v])
-    unit = problem.units == problem.units[v]
-    moves = [Move(np.array([v]), d) for d in range(len(problem.cluster))]  # its unit goes along
+def explain_named(plan: Plan, name: str) -> NamedReport:
+    """What moving all that fits a name, pattern or module path does, and what moving each operator alone does."""
+    found = matching(plan.problem.graph, name)
+    together = _explained(plan, found)
+    if len(found) == 1:
+        return NamedReport(together, (together,), 1)
+    together = replace(together, name=name, kind=f"{len(found)} operators", module="")
+    each = explain_operators(plan, name) if len(found) <= MOST_OPERATORS_EXPLAINED else ()
+    return NamedReport(together, each, len(found))
+
+
+def _explained(plan: Plan, found: NDArray[np.int64]) -> OperatorReport:
+    problem, graph, v = plan.problem, plan.problem.graph, int(found[0])
+    names, devices = problem.cluster.names, plan.placement.devices
+    here = sorted(set(devices[found].tolist()))
+    along = np.isin(problem.units, problem.units[found])
+    stay = Move(found[:1], int(devices[v]))
+    moves = [stay, *(Move(found, d) for d in range(len(names)))]  # their units go along
     scores = score_moves(problem, plan.placement, moves)
-    base = float(scores.seconds[here])
+    base = float(scores.seconds[0])
     alternatives = []
-    for d, device in enumerate(problem.cluster.names):
-        total = float(scores.seconds[d]) if scores.feasible[d] else math.inf
-        alternatives.append(
-            Alternative(
-                device=device,
-                seconds=float(problem.costs.seconds[v, d]),
-                objective_seconds=total,
-                change_seconds=total - base,
-                reason="here"
-                if d == here
-                else _reason(plan, unit, v, d, total - base, int(scores.status[d])),
-            )
-        )
+    for d, device in enumerate(names):
+        total = float(scores.seconds[1 + d]) if scores.feasible[1 + d] else math.inf
+        change = total - base
+        reason = "here" if here == [d] else _reason(plan, along, d, change, int(scores.status[1 + d]))
+        alternatives.append(Alternative(device, float(problem.costs.seconds[found, d].sum()), total, change, reason))
     return OperatorReport(
         name=graph.operator_names[v],
         kind=graph.kinds[v],
         module=graph.modules[v],
-        device=problem.cluster.names[here],
-        source=Source(int(problem.costs.sources[v, here])).label,
-        unit_size=int(unit.sum()),
+        device=", ".join(names[d] for d in here),
+        source=Source(int(problem.costs.sources[v, devices[v]])).label,
+        unit_size=int(along.sum()),
         alternatives=tuple(alternatives),
     )
 
 
-def _reason(plan: Plan, unit: NDArray[np.bool_], v: int, d: int, change: float, status: int) -> str:
-    """The one word that tells why an operator is not on device d, checked by the move itself."""
+def _reason(plan: Plan, unit: NDArray[np.bool_], d: int, change: float, status: int) -> str:
+    """The one word that tells why operators are not on device d, checked by the move itself."""
     problem = plan.problem
     if not np.isfinite(problem.costs.seconds[unit, d]).all():
         return "unsupported"
-    if not problem.allowed[v, d]:
+    if not problem.allowed[unit, d].all():
         return "pinned"
     if status == 1:
         moved = plan.placement.devices.copy()
@@ -365,8 +390,8 @@ def _reason(plan: Plan, unit: NDArray[np.bool_], v: int, d: int, change: float, 
         return "better"
     if change == 0:
         return "no change"
-    here = plan.placement.devices[v]
-    gain = float(problem.costs.seconds[unit, here].sum() - problem.costs.seconds[unit, d].sum())
+    now = problem.costs.seconds[unit, plan.placement.devices[unit]].sum()
+    gain = float(now - problem.costs.seconds[unit, d].sum())
     return "transfer > gain" if gain > 0 else "slower there" if gain < 0 else "transfer"
 
 

@@ -11,7 +11,7 @@ from stead.cluster.quantities import format_bytes, format_seconds, format_work
 from stead.printing.look import BAD, BEST, GOOD, LABEL, PLAIN, Look, device_style
 from stead.printing.table import Cell, Column, Painted, Scale, in_bytes, in_seconds, per_second, table
 from stead.report.bars import picture
-from stead.report.facts import DOES_NOT_MATTER, DeviceFacts, OperatorReport, Report, RuleFacts
+from stead.report.facts import DOES_NOT_MATTER, DeviceFacts, Report, RuleFacts
 from stead.report.layer_text import layer_table, layer_texts
 
 MOST_SINGLES = 4
@@ -321,37 +321,3 @@ def _spread(report: Report) -> str:
     if worst is None or not worst.times_plan > 1 + DOES_NOT_MATTER:
         return ""
     return f"; which one matters: {worst.name} is {worst.times_plan:.2f}x slower"
-
-
-def operator_text(report: OperatorReport, look: Look = PLAIN) -> str:
-    """Why an operator is where it is, one line per device."""
-    module = f", module {report.module}" if report.module else ""
-    moves = f"; {report.unit_size} operators move together" if report.unit_size > 1 else ""
-    head = f"{report.name} ({report.kind or 'no kind'}{module}) is on {report.device}"
-    finite = [one for one in report.alternatives if math.isfinite(one.objective_seconds)]
-    own = in_seconds(max((one.seconds for one in report.alternatives if math.isfinite(one.seconds)), default=0))
-    whole = in_seconds(max((one.objective_seconds for one in finite), default=0))
-    change = in_seconds(max((abs(one.change_seconds) for one in finite), default=0))
-    columns = [
-        Column("device", least=12),
-        Column("itself", own.unit, right=True),
-        Column("whole plan", whole.unit, right=True),
-        Column("change", change.unit, right=True),
-        Column("why", least=20, sentence=True),
-    ]
-    rows: list[list[Cell]] = []
-    for d, one in enumerate(report.alternatives):
-        here, works = one.device == report.device, math.isfinite(one.objective_seconds)
-        sign = "+" if one.change_seconds > 0 else ""
-        moved: Cell = ""
-        if works and not here:
-            moved = Painted(f"{sign}{change(one.change_seconds)}", BAD if one.change_seconds > 0 else GOOD)
-        rows.append([
-            Painted(f"{'>' if here else ' '} {one.device}", device_style(d)),
-            own(one.seconds) if math.isfinite(one.seconds) else "cannot run",
-            whole(one.objective_seconds) if works else "-",
-            moved,
-            one.reason if works else f"does not work: {one.reason}",
-        ])  # fmt: skip
-    first = look.fitted([f"{head}   costs: {report.source}{moves}"])
-    return "\n".join([*first, *table(columns, rows, look)])
