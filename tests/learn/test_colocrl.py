@@ -299,36 +299,29 @@ def comparable(own: OneShot) -> dict[str, object]:
     return {name: value for name, value in own.update().as_dict().items() if not name.endswith("_seconds")}
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from small import grid
-from stead.learn.colocrl.method import ColocRL
-from stead.learn.ground.training_run import Run
-from stead.learn.ground.solver import train_policy
-run = Run(Path(sys.argv[1]), 40, resume=True, every=3)
-train_policy(ColocRL(hidden=32), [grid()], ["grid"], run, seed=5)
-"""
+def trained_policy(path: str | Path, updates: int = 24) -> None:
+    run = Run(Path(path), updates, resume=True, every=3)
+    train_policy(ColocRL(hidden=32), [grid()], ["grid"], run, seed=5)
 
 
 def test_a_killed_run_resumes_to_the_same_policy(tmp_path: Path) -> None:  # C13
-    here = str(Path(__file__).parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    places = [str(Path(__file__).parent), *(path for path in sys.path if path)]
     whole, killed = tmp_path / "whole.safetensors", tmp_path / "killed.safetensors"
-    command = [sys.executable, "-c", SCRIPT]
-    subprocess.run([*command, str(whole), here], env=environment, check=True)
-    victim = subprocess.Popen([*command, str(killed), here], env=environment)
+    trained_policy(whole)
+    victim = subprocess.Popen(
+        [sys.executable, "-c", "import sys, test_colocrl; test_colocrl.trained_policy(sys.argv[1])", str(killed)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+    )
     kept = tmp_path / "killed.checkpoint.safetensors"
     while not kept.exists() and victim.poll() is None:
         time.sleep(0.005)
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
     assert not killed.exists(), "the run was too short to be killed"
-    subprocess.run([*command, str(killed), here], env=environment, check=True)
+    trained_policy(killed)
     assert whole.read_bytes() == killed.read_bytes()
     rows = [read_log(path.with_suffix(".jsonl")) for path in (whole, killed)]
-    assert [row["update"] for row in rows[1]] == list(range(1, 41))
+    assert [row["update"] for row in rows[1]] == list(range(1, 25))
     assert [row["best"] for row in rows[0]] == [row["best"] for row in rows[1]]
     assert [row["update"] for row in rows[1] if "lines" in row] == [1]  # what a curve is drawn beside, once
 

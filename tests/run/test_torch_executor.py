@@ -45,10 +45,14 @@ def training(make: Any, inputs: Any, loss: Any, targets: Any, update: str) -> It
         yield executor
 
 
+def pictures() -> tuple[Any, Any]:
+    torch.manual_seed(1)
+    return torch.randn(4, 3, 12, 12), torch.randint(0, 10, (4,))
+
+
 @pytest.fixture(scope="module")
 def cnn() -> Iterator[TorchExecutor]:
-    torch.manual_seed(1)
-    images, classes = torch.randn(4, 3, 12, 12), torch.randint(0, 10, (4,))
+    images, classes = pictures()
     with training(SmallCNN, (images,), nn.functional.cross_entropy, (classes,), "sgd") as executor:
         yield executor
 
@@ -91,12 +95,10 @@ def test_five_losses_of_training_are_those_of_one_worker(name: str, request: pyt
         assert executor.train_losses(placement, steps=5) == alone
 
 
-def test_losses_are_those_of_the_module_itself() -> None:
-    torch.manual_seed(1)
-    images, classes = torch.randn(4, 3, 12, 12), torch.randint(0, 10, (4,))
+def test_losses_are_those_of_the_module_itself(cnn: TorchExecutor) -> None:
+    images, classes = pictures()
     module = seeded(SmallCNN)
-    with training(SmallCNN, (images,), nn.functional.cross_entropy, (classes,), "sgd") as executor:
-        found = executor.train_losses(None, steps=3)
+    found = cnn.train_losses(None, steps=3)
     optimiser = torch.optim.SGD(module.parameters(), lr=1e-2)
     losses = []
     threads = torch.get_num_threads()

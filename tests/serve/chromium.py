@@ -32,23 +32,35 @@ def missing() -> str:
     return ""
 
 
-def browser(width: int = 1440, height: int = 900, *, dark: bool = False) -> Any:
+def browser() -> Any:
     """A new browser with a fresh profile; `quit()` ends it."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    for flag in (*FLAGS, f"--window-size={width},{height}", f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"):
+    for flag in (*FLAGS, f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+
+def fresh_tab(driver: Any, width: int = 1440, height: int = 900, *, dark: bool = False) -> None:
+    """A tab of a browser that has no cookie and no complaint of those before; they are closed."""
+    before = driver.window_handles
+    driver.switch_to.new_window("tab")
+    fresh = driver.current_window_handle
+    for handle in before:
+        driver.switch_to.window(handle)
+        driver.close()
+    driver.switch_to.window(fresh)
+    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    driver.get_log("browser")
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     if dark:
         scheme = {"name": "prefers-color-scheme", "value": "dark"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-    return driver
 
 
 def until(driver: Any, look: Callable[[], Any], what: str) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import ELSEWHERE, Server, browser, missing, until
+from chromium import ELSEWHERE, Server, browser, fresh_tab, missing, until
 
 from stead.graph import GraphBuilder
 from stead.placing.place import place as find_plan
@@ -50,8 +50,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 class Page:
     """A browser that looks at the app."""
 
-    def __init__(self, server: Server, width: int = WIDE, *, dark: bool = False) -> None:
-        self.driver, self.width, self.clicks = browser(width, dark=dark), width, 0
+    def __init__(self, server: Server, driver: Any, width: int = WIDE, *, dark: bool = False) -> None:
+        self.driver, self.width, self.clicks = driver, width, 0
+        fresh_tab(driver, width, dark=dark)
         self.driver.get(server.address)
         self.see("#zoo button")
 
@@ -99,11 +100,17 @@ class Page:
             self.driver.save_screenshot(str(PICTURES / f"ui-{name}.png"))
 
 
-@pytest.fixture
-def page(server: Server) -> Iterator[Page]:
-    made = Page(server)
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    """One browser for all tests; each looks through a tab of its own."""
+    made = browser()
     yield made
-    made.driver.quit()
+    made.quit()
+
+
+@pytest.fixture
+def page(server: Server, driver: Any) -> Page:
+    return Page(server, driver)
 
 
 def begun(page: Page) -> str:
@@ -114,6 +121,14 @@ def begun(page: Page) -> str:
     page.picture("place")
     page.click("#solve")
     return page.at("solving/").rpartition("/")[2]
+
+
+def solved_in_a_second(page: Page) -> str:
+    """Solve what is chosen for a second; the plan's name."""
+    page.see("#fit tbody tr")
+    page.set("[aria-label=Goal] input[type=number]", 1, "change")
+    page.click("#solve")
+    return page.at("#/plan/").rpartition("/")[2]
 
 
 def solved(page: Page) -> str:
@@ -214,7 +229,7 @@ def drag(page: Page, to: int) -> None:
 
 
 def test_a_job_outlives_its_server_and_two_browsers_see_it(server: Server, page: Page) -> None:
-    other = Page(server)
+    other = Page(server, browser())
     try:
         job = begun(page)
         other.go(f"solving/{job}")
@@ -248,25 +263,24 @@ def test_a_killed_job_is_lost_and_goes_on(server: Server, page: Page) -> None:
     ("width", "dark"),
     [(390, True), pytest.param(390, False, marks=pytest.mark.slow), pytest.param(1440, True, marks=pytest.mark.slow)],
 )
-def test_no_screen_is_wider_than_its_window(server: Server, width: int, dark: bool) -> None:
-    page = Page(server, width, dark=dark)
-    try:
-        plan = solved(page)
-        for screen in (f"plan/{plan}", "place", "plans", "jobs", "compare", "runs"):
-            page.go(screen)
-            page.see(".card, .planhead")
-            wide = page.run("document.documentElement.scrollWidth")
-            assert wide <= width, screen
-            beyond = page.run(
-                "[...document.querySelectorAll('main *')].filter((e) => e.getClientRects().length && "
-                "!e.closest('.scroll, .scroller, .virtual, svg, pre') && "
-                "e.getBoundingClientRect().right > innerWidth + 1)"
-                ".map((e) => e.className || e.tagName)"
-            )
-            assert beyond == [], screen
-        assert page.complaints() == []
-    finally:
-        page.driver.quit()
+def test_no_screen_is_wider_than_its_window(server: Server, driver: Any, width: int, dark: bool) -> None:
+    page = Page(server, driver, width, dark=dark)
+    page.click("#zoo button", "rnnlm-2")
+    plan = solved_in_a_second(page)
+    page.see("#moved")
+    for screen in (f"plan/{plan}", "place", "plans", "jobs", "compare", "runs"):
+        page.go(screen)
+        page.see(".card, .planhead")
+        wide = page.run("document.documentElement.scrollWidth")
+        assert wide <= width, screen
+        beyond = page.run(
+            "[...document.querySelectorAll('main *')].filter((e) => e.getClientRects().length && "
+            "!e.closest('.scroll, .scroller, .virtual, svg, pre') && "
+            "e.getBoundingClientRect().right > innerWidth + 1)"
+            ".map((e) => e.className || e.tagName)"
+        )
+        assert beyond == [], screen
+    assert page.complaints() == []
 
 
 def test_links_and_the_text_of_devices_are_one(page: Page) -> None:
@@ -297,7 +311,7 @@ def test_links_and_the_text_of_devices_are_one(page: Page) -> None:
     assert [line for line in page.complaints() if "400 (Bad Request)" not in line] == []
 
 
-def test_four_plans_stand_beside_each_other(tmp_path: Path) -> None:
+def test_four_plans_stand_beside_each_other(tmp_path: Path, driver: Any) -> None:
     problem, store, names = two_towers(), Store(tmp_path / "home"), []
     for number, devices in enumerate(([0, 1, 0, 1, 0], [0] * 5, [1] * 5, [0, 0, 1, 1, 0])):
         placement = Placement(problem, devices)
@@ -307,7 +321,7 @@ def test_four_plans_stand_beside_each_other(tmp_path: Path) -> None:
     store.close()
     server = Server(tmp_path)
     server.start()
-    page = Page(server)
+    page = Page(server, driver)
     try:
         page.go(f"compare/{'/'.join(names)}")
         page.see("canvas.then")
@@ -320,7 +334,6 @@ def test_four_plans_stand_beside_each_other(tmp_path: Path) -> None:
         until(page.driver, lambda: page.run("document.querySelectorAll('canvas.then').length") == 2, "three plans")
         assert page.complaints() == []
     finally:
-        page.driver.quit()
         server.end()
 
 
@@ -328,13 +341,14 @@ def test_a_remedy_is_a_button_that_solves(page: Page) -> None:
     page.set("#devices", "3060 200MB", "change")
     page.click("#zoo button", "rnnlm-2")
     page.see("#fit tbody tr")
+    page.set("[aria-label=Goal] input[type=number]", 1, "change")
     page.click("#solve")
     page.click(".remedy", "more on 3060")
     page.at("#/plan/")
     assert page.see("#moved")
 
 
-def test_names_out_of_files_are_text(tmp_path: Path) -> None:
+def test_names_out_of_files_are_text(tmp_path: Path, driver: Any) -> None:
     evil = "<img src=x onerror=window.hit=1></script>"
     build = GraphBuilder(evil)
     tensor = build.tensor(build.operator(f"{evil}a", flops=1e9, module=evil), size_bytes=4)
@@ -345,7 +359,7 @@ def test_names_out_of_files_are_text(tmp_path: Path) -> None:
     store.close()
     server = Server(tmp_path)
     server.start()
-    page = Page(server)
+    page = Page(server, driver)
     try:
         page.go("plans")
         assert page.see(".list a").text == evil
@@ -356,7 +370,6 @@ def test_names_out_of_files_are_text(tmp_path: Path) -> None:
         assert page.run("window.hit") is None
         assert page.run("document.querySelectorAll('img').length") == 0
     finally:
-        page.driver.quit()
         server.end()
 
 
@@ -390,7 +403,7 @@ def test_a_benchmark_is_run_and_its_tables_are_read(server: Server, page: Page) 
     assert page.complaints() == []
 
 
-def test_what_is_inside_a_box_is_listed_and_explained(tmp_path: Path) -> None:
+def test_what_is_inside_a_box_is_listed_and_explained(tmp_path: Path, driver: Any) -> None:
     plan = find_plan(demo_graph(), "3090,3060", evaluations=50)
     plan.save(tmp_path / "plan.json")
     store = Store(tmp_path / "home")
@@ -398,7 +411,7 @@ def test_what_is_inside_a_box_is_listed_and_explained(tmp_path: Path) -> None:
     store.close()
     server = Server(tmp_path)
     server.start()
-    page = Page(server)
+    page = Page(server, driver)
     try:
         page.go(f"plan/{name}?box=1&by=time")
         page.see("#moved")
@@ -410,7 +423,6 @@ def test_what_is_inside_a_box_is_listed_and_explained(tmp_path: Path) -> None:
         assert page.see("#inside h3", "Why").text.split()[-1] in ("3090", "3060")
         assert page.complaints() == []
     finally:
-        page.driver.quit()
         server.end()
 
 
@@ -468,15 +480,14 @@ document.title = 'asked';
 </script>"""
 
 
-def test_a_file_that_is_too_large_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_refused_with_a_sentence(tmp_path: Path, driver: Any) -> None:
     server = Server(tmp_path, upload_bytes=1000)
     server.start()
     (tmp_path / "model.onnx").write_bytes(b"\0" * 5000)
-    page = Page(server)
+    page = Page(server, driver)
     try:
         page.driver.find_element("css selector", "input[type=file]").send_keys(str(tmp_path / "model.onnx"))
         assert "at most" in page.see("[role=alert]").text
         assert list((tmp_path / "home" / "models").glob("*")) == []
     finally:
-        page.driver.quit()
         server.end()

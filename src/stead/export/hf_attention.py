@@ -73,12 +73,12 @@ def holds_scores(graph: Graph) -> bool:
     return capped or any(name.endswith(SINKS) for name in graph.weight_names)
 
 
-def attention_room(graph: Graph) -> NDArray[np.int64]:  # [operator]
+def attention_workspace(graph: Graph) -> NDArray[np.int64]:  # [operator]
     """Bytes that attention needs for a while, and that its block holds because of it."""
-    room = _score_room(graph) + _bias_room(graph)
+    workspace = _score_workspace(graph) + _bias_workspace(graph)
     for one in attentions(graph):
-        room[one.operator] += one.grown_bytes
-    return room
+        workspace[one.operator] += one.grown_bytes
+    return workspace
 
 
 def rotates(graph: Graph) -> bool:
@@ -107,7 +107,7 @@ def attentions(graph: Graph) -> list[Attention]:
     return found
 
 
-def _score_room(graph: Graph) -> NDArray[np.int64]:
+def _score_workspace(graph: Graph) -> NDArray[np.int64]:
     """Bytes of scores where attention is computed step by step: some at a time, and one until its block ends."""
     held = np.zeros(len(graph), dtype=np.int64)
     if holds_scores(graph):
@@ -129,14 +129,14 @@ def biases(graph: Graph) -> list[int]:
     ]
 
 
-def _bias_room(graph: Graph) -> NDArray[np.int64]:
+def _bias_workspace(graph: Graph) -> NDArray[np.int64]:
     """Bytes beside what is added to scores: while it is looked up, while attention reads it, and across to an encoder.
 
     Distances become numbers of buckets, step by step in whole numbers of eight bytes, when queries, keys and values of
     the first block are there already. Attention copies what it adds once, and twice where it must not look ahead.
     Attention to an encoder adds zeros, which all blocks of the decoder share.
     """
-    added, room = biases(graph), np.zeros(len(graph), dtype=np.int64)
+    added, workspace = biases(graph), np.zeros(len(graph), dtype=np.int64)
     found, keys = attentions(graph), Modules(graph).keys
     for bias in added:
         queries, looked_at = graph.tensor_shapes[bias][-2:]
@@ -144,12 +144,12 @@ def _bias_room(graph: Graph) -> NDArray[np.int64]:
         readers = [one for one in found if bias in read_by(graph, one.operator)]
         states = max((one.tokens * one.width * one.element_bytes for one in readers), default=0)
         distances = DISTANCE_BYTES * queries * looked_at + POSITION_BYTES * (queries + looked_at)
-        room[maker] = max(distances - size, 0) + STATES_BEFORE * states
+        workspace[maker] = max(distances - size, 0) + STATES_BEFORE * states
         for one in readers:
-            room[one.operator] += size * (2 if one.is_cached else 1)
+            workspace[one.operator] += size * (2 if one.is_cached else 1)
     found = [one for one in found if added and ACROSS in graph.modules[one.operator]]
     across = {keys[one.operator]: one.score_bytes() for one in found}
-    return room + np.array([across.get(key, 0) for key in keys], dtype=np.int64)
+    return workspace + np.array([across.get(key, 0) for key in keys], dtype=np.int64)
 
 
 def read_by(graph: Graph, v: int) -> list[int]:

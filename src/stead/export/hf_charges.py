@@ -20,7 +20,7 @@ from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs
 from stead.export.hf_attention import attentions, holds_scores, rotates
 from stead.export.hf_modules import Modules, is_block
-from stead.export.hf_room import room_of, weights_of
+from stead.export.hf_workspace import weights_of, workspace_of
 from stead.graph import BUFFER, Graph
 from stead.problem import Fifo, Latency, Objective, Problem, ProgramOrder
 
@@ -43,11 +43,11 @@ def charged(problem: Problem, target: str, *, main: int, streams: bool) -> Probl
     if streams and host is not None and host != main:
         seconds[:, host] = seconds[:, main] + _streamed(problem, host, main)
     seconds += _copies(problem, main, away=[d != main and not (streams and d == host) for d in range(len(devices))])
-    room = np.maximum(problem.costs.workspace_bytes, room_of(problem.graph)[:, None])
-    passing = _passing_through(problem.graph, room[:, main]) if streams and host not in (None, main) else 0
+    workspace = np.maximum(problem.costs.workspace_bytes, workspace_of(problem.graph)[:, None])
+    passing = _passing_through(problem.graph, workspace[:, main]) if streams and host not in (None, main) else 0
     cluster = _cluster(problem.cluster, problem.graph, main, host if streams else None, word, passing)
     costs = Costs(
-        problem.graph, cluster, seconds, workspace_bytes=room, sources=problem.costs.sources,
+        problem.graph, cluster, seconds, workspace_bytes=workspace, sources=problem.costs.sources,
         tensor_seconds=problem.costs.tensor_seconds,
     )  # fmt: skip
     objective = _in_program_order(problem.objective)
@@ -112,7 +112,7 @@ def _cluster(cluster: Cluster, graph: Graph, main: int, host: int | None, word: 
     return replace(cluster, devices=tuple(devices), links=_links(cluster, devices[host], devices[main]))
 
 
-def _passing_through(graph: Graph, room: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+def _passing_through(graph: Graph, workspace: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     """The most bytes that what waits on the CPU can take of the main device, whichever part of the model that is.
 
     Hooks bring the weights of the module that runs and take them away when it is done. What modules hand on, need for
@@ -128,7 +128,7 @@ def _passing_through(graph: Graph, room: np.ndarray[tuple[int], np.dtype[np.int6
     buffers = sum(
         int(size) for name, size in zip(graph.weight_names, graph.weight_bytes, strict=True) if name.endswith(BUFFER)
     )
-    return int((alive + room + weights_of(graph)).max(initial=0)) + int(graph.kv_cache_bytes) + buffers
+    return int((alive + workspace + weights_of(graph)).max(initial=0)) + int(graph.kv_cache_bytes) + buffers
 
 
 def _masks(graph: Graph) -> int:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.export.hf_attention import SCORE_BYTES, attention_room, biases, read_by
+from stead.export.hf_attention import SCORE_BYTES, attention_workspace, biases, read_by
 from stead.export.hf_modules import Modules, is_block
 from stead.graph import Graph
 
@@ -32,20 +32,20 @@ DOWN_FIRST = ("q_norm", "shared_expert", "shared_experts", "kv_b_proj")  # in bl
 ROUTE_BYTES = 36  # of a row: number and weight of its expert, the same by experts, the order, and a count
 
 
-def room_of(graph: Graph) -> NDArray[np.int64]:
+def workspace_of(graph: Graph) -> NDArray[np.int64]:
     """Bytes that each operator needs for a while, beside what it reads and writes."""
     widest = np.zeros(len(graph), dtype=np.int64)
     np.maximum.at(widest, graph.tensor_producer, graph.tensor_bytes)
     states = ~np.isin(graph.tensor_of_read, biases(graph))
     np.maximum.at(widest, graph.readers[states], graph.tensor_bytes[graph.tensor_of_read[states]])
-    room = np.array([KNOWN_TEMPORARIES.get(kind, TEMPORARIES) for kind in graph.kinds], dtype=np.int64) * widest
+    workspace = np.array([KNOWN_TEMPORARIES.get(kind, TEMPORARIES) for kind in graph.kinds], dtype=np.int64) * widest
     for v, kind in enumerate(graph.kinds):
         made = graph.tensor_first[v]
         if kind in FUNCTIONS and graph.tensor_bytes[made] == widest[v] // 2:
-            room[v] = widest[v] // 2
+            workspace[v] = widest[v] // 2
         if kind in EXPERT_KINDS and made < graph.tensor_first[v + 1] and graph.tensor_shapes[made]:
-            room[v] = max(_experts(graph, v), _stacked(graph, v))
-    return room + attention_room(graph) + _arguments(graph) + _kept(graph)
+            workspace[v] = max(_experts(graph, v), _stacked(graph, v))
+    return workspace + attention_workspace(graph) + _arguments(graph) + _kept(graph)
 
 
 def _experts(graph: Graph, v: int) -> int:
