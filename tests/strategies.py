@@ -50,7 +50,7 @@ def graphs(draw: Any, *, most_operators: int = 9, training: bool = False, coloca
 
 @st.composite
 def clusters(draw: Any, *, most_devices: int = 4, equal: bool = False, host: bool | None = None) -> Cluster:
-    """Clusters with every kind of contention and routing, missing links, and a little memory."""
+    """Clusters with every kind of contention and routing, missing links, senders that carry, and a little memory."""
     count = draw(st.integers(1, most_devices))
     through_host = draw(st.booleans()) if host is None else host
     hosts = draw(st.integers(1, count)) if through_host else 0
@@ -64,12 +64,15 @@ def clusters(draw: Any, *, most_devices: int = 4, equal: bool = False, host: boo
     )
     same = (draw(RATES), draw(LATENCIES), draw(GAPS))
     complete = equal or draw(st.integers(0, 3)) > 0
+    carried = draw(st.sampled_from(["none", "none", "all"] if equal else ["none", "none", "some", "all"]))
     links = []
     for source in range(count):
         for target in range(count):
             if source != target and (complete or draw(st.booleans())):
                 rate, latency, gap = same if equal else (draw(RATES), draw(LATENCIES), draw(GAPS))
-                links.append(Link(f"d{source}", f"d{target}", rate, latency, gap))
+                by_sender = carried == "all" or (carried == "some" and draw(st.booleans()))
+                figures = (rate, latency, 0.0, "sender") if by_sender else (rate, latency, gap, "link")
+                links.append(Link(f"d{source}", f"d{target}", *figures))
     if through_host and equal:
         through_host = False
     return Cluster(

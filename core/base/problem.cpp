@@ -117,8 +117,8 @@ std::vector<Link> make_links(const ProblemArrays& given) {
             const std::size_t i = s * k + d;
             links[i] =
                 make_link(pair_name(s, d), given.latency_seconds[i], given.bytes_per_second[i], given.gap_seconds[i]);
-            if (given.channel[i] < -1)
-                fail("channel of ", pair_name(s, d), " must be -1 or more, got ", given.channel[i]);
+            if (given.channel[i] < by_sender)
+                fail("channel of ", pair_name(s, d), " must be -2 or more, got ", given.channel[i]);
             if (given.hops[i] < 0) fail("hops of ", pair_name(s, d), " must be at least 0, got ", given.hops[i]);
             links[i].channel = given.channel[i];
             links[i].hops = given.hops[i];
@@ -235,7 +235,10 @@ void Problem::derive() {
 
     horizon = find_horizon(*this);
     check_host_horizon(*this);
-    index_bits = std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(operators, channels)))));
+    for (int s = 0; s < devices; ++s)
+        for (int d = 0; d < devices; ++d) carries |= s != d && link(s, d).channel == by_sender;
+    const std::int32_t released = channels + (carries ? devices : 0);
+    index_bits = std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(operators, released)))));
     packed_keys = horizon < (never >> index_bits);
     single_sender_channels = has_single_senders(*this);
     runs_everywhere = std::find(duration.begin(), duration.end(), impossible) == duration.end();

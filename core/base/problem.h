@@ -36,7 +36,7 @@ struct ProblemArrays {
     std::span<const double> latency_seconds;        // [device, device]; inf = unreachable; diagonal ignored
     std::span<const double> bytes_per_second;       // [device, device]
     std::span<const double> gap_seconds;            // [device, device]
-    std::span<const std::int32_t> channel;          // [device, device]; -1 = none
+    std::span<const std::int32_t> channel;          // [device, device]; -1 = none, -2 = carried by the sender
     std::span<const std::int64_t> memory_bytes;     // [device]
     std::span<const double> tensor_seconds;         // [tensor], or empty: times come from bytes
     std::span<const std::int32_t> hops;             // [device, device]; multiplies tensor_seconds
@@ -47,12 +47,16 @@ struct ProblemArrays {
     std::span<const double> host_bytes_per_second;  // [2, device]
 };
 
+// What stands for a channel where there is none.
+inline constexpr std::int32_t no_channel = -1;  // transfers never queue
+inline constexpr std::int32_t by_sender = -2;   // the sending device carries tensors itself and does nothing else meanwhile
+
 /// One way between two places; latency is `impossible` where there is none.
 struct Link {
     double ps_per_byte = 0.0;
     Ticks latency = impossible;
     Ticks gap = 0;
-    std::int32_t channel = -1;  // dense index, -1 = transfers never queue
+    std::int32_t channel = no_channel;  // dense index, or `no_channel` or `by_sender`
     std::int32_t hops = 1;      // used only when tensors have times of their own
 };
 
@@ -103,9 +107,10 @@ struct Problem {
 
     // Derived once.
     Ticks horizon = 0;        // no schedule of any placement lasts longer
-    int index_bits = 1;       // bits that hold any operator or channel index
+    int index_bits = 1;       // bits that hold any operator, channel or device index
     bool packed_keys = true;  // (time, index) always fits one 64-bit key
     bool single_sender_channels = true;
+    bool carries = false;             // some devices carry tensors themselves
     bool runs_everywhere = true;      // no `impossible` duration
     bool all_reachable = true;        // no `impossible` latency between two devices
     bool memory_is_ample = true;      // no placement can exceed any capacity

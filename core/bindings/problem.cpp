@@ -62,7 +62,8 @@ void bind_problem(nb::module_& module) {
         .def_ro("tensors", &Problem::tensors)
         .def_ro("devices", &Problem::devices)
         .def_ro("packed_keys", &Problem::packed_keys, "One 64-bit key holds any (time, operator).")
-        .def_ro("single_sender_channels", &Problem::single_sender_channels, "No two devices send on one channel.");
+        .def_ro("single_sender_channels", &Problem::single_sender_channels, "No two devices send on one channel.")
+        .def_ro("carries", &Problem::carries, "Some devices carry tensors to others themselves.");
 }
 
 }  // namespace stead::bindings

@@ -58,6 +58,7 @@ std::vector<Ticks> decode_moves(const Problem& problem, std::span<const DeviceIn
     check_placement(problem, placement.data());
     OrderCheck(problem).topological(order);
     if (find_obstacle(problem, placement.data()).status != Status::ok) fail("the placement cannot run");
+    if (by_reader) check_by_reader(problem);
     const DecodeTables tables(problem);
     Decoder decoder(problem, tables);
     decoder.load(placement.data(), order.data(), by_reader ? Sends::by_reader : Sends::by_producer);

@@ -74,7 +74,7 @@ void bind_schedule(nb::module_& module) {
     of_transfers("transfer_tensor", &Transfer::tensor, "[transfer], as they were booked");
     property("transfer_source", [](Self self) { return column(self.transfer_source); }, "[transfer]");
     of_transfers("transfer_target", &Transfer::target, "[transfer]");
-    property("transfer_channel", [](Self self) { return column(self.transfer_channel); }, "[transfer]; -1 = none");
+    property("transfer_channel", [](Self self) { return column(self.transfer_channel); }, "[transfer]; -1 = none, -2 = carried by the sender");
     of_transfers("transfer_begin", &Transfer::begin, "[transfer]");
     of_transfers("transfer_arrive", &Transfer::arrive, "[transfer]");
     property(
@@ -82,7 +82,7 @@ void bind_schedule(nb::module_& module) {
         "[operator]; the tensor it waited for, -1 - u for operator u before it on its device, or -2**31 for neither");
     property(
         "transfer_cause", [](Self self) { return column(self.transfer_cause); },
-        "[transfer]; -1 for its producer, or the transfer before it on its channel");
+        "[transfer]; -1 for its producer, or the transfer before it on its channel or by its sender");
     property("makespan", [](Self self) { return self.makespan; }, "The last finish; -1 when the placement cannot run.");
     property(
         "peak_bytes",

@@ -1,7 +1,8 @@
 // List scheduling: devices and an order of operators, built in one pass over the graph.
 //
 // Every rule keeps a time line of devices and channels while it goes: an operator starts when its device is free and
-// the last tensor it reads has arrived; a tensor crosses once per device and waits for its channel. Units (operators
+// the last tensor it reads has arrived; a tensor crosses once per device and waits for its channel, or puts off what its
+// device runs next if that carries it. Units (operators
 // that must share a device) go where their first operator goes. What is returned is re-timed by the simulator's
 // program order, in which outputs are sent right behind their producer.
 #pragma once

@@ -4,7 +4,8 @@ namespace stead {
 
 Timeline::Timeline(const ListTables& tables, bool fill_gaps)
     : tables_(tables), problem_(tables.problem), fill_gaps_(fill_gaps), idle_(problem_.devices),
-      at_(std::int64_t{problem_.tensors} * problem_.devices, -1), channel_free_(problem_.channels, 0),
+      at_(std::int64_t{problem_.tensors} * problem_.devices, -1),
+      carried_(problem_.carries ? problem_.tensors : 0, 0), channel_free_(problem_.channels, 0),
       tentative_free_(problem_.channels, 0), tentative_turn_(problem_.channels, 0), device_(problem_.operators, 0),
       start_(problem_.operators, 0) {
     sequence_.reserve(problem_.operators);
@@ -49,7 +50,9 @@ void Timeline::run(std::int32_t v, int d) {
         Ticks& at = at_[std::int64_t{t} * problem_.devices + d];
         if (at >= 0) continue;
         at = arrival(t, d, again);
-        const std::int32_t channel = problem_.link(device_[problem_.producer[t]], d).channel;
+        const Link& way = problem_.link(device_[problem_.producer[t]], d);
+        const std::int32_t channel = way.channel;
+        if (channel == by_sender) carry(t, way);
         if (channel >= 0 && tentative_turn_[channel] == turn_) channel_free_[channel] = tentative_free_[channel];
     }
     idle_[d].take(taken.start, taken.finish);
@@ -58,6 +61,12 @@ void Timeline::run(std::int32_t v, int d) {
     for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t)
         at_[std::int64_t{t} * problem_.devices + d] = taken.finish;
     sequence_.push_back(v);
+}
+
+void Timeline::carry(std::int32_t t, const Link& way) {
+    const Ticks length = problem_.wire(t, way) + way.latency, more = std::max(Ticks{0}, length - carried_[t]);
+    carried_[t] += more;  // one copy for all who read it
+    idle_[device_[problem_.producer[t]]].delay(more);
 }
 
 std::vector<std::int32_t> Timeline::order() const {

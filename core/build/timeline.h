@@ -57,6 +57,9 @@ public:
         }
     }
 
+    /// Puts off all that comes behind by `length`.
+    void delay(Ticks length) { end_ += length; }
+
 private:
     struct Gap {
         Ticks begin, end;
@@ -93,12 +96,15 @@ public:
 private:
     /// Arrival of `t` at `d`, counted into `offer`. Bookings of an offer are tentative until it is run.
     Ticks arrival(std::int32_t t, int d, Offer& offer);
+    /// A device that carries tensor `t` to `d` itself has that much less time for what it runs next.
+    void carry(std::int32_t t, const Link& way);
 
     const ListTables& tables_;
     const Problem& problem_;
     const bool fill_gaps_;
     std::vector<IdleTime> idle_;                 // [device]
     std::vector<Ticks> at_;                      // [tensor, device]; -1 where it is not
+    std::vector<Ticks> carried_;                 // [tensor]; what its sender has spent on it, if devices carry
     std::vector<Ticks> channel_free_;            // [channel]
     std::vector<Ticks> tentative_free_;          // [channel], where tentative_turn_ is the present turn
     std::vector<std::int64_t> tentative_turn_;   // [channel]

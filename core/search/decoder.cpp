@@ -107,9 +107,9 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
             decoded_ += i - begin + 1;
             return false;
         }
-        free[d] = finish;
         longest = std::max(longest, finish);
         note<kPass>(finish_, finish_log_, v, finish);
+        Carrier carrier(finish);
         for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t) {
             note<kPass>(at_, at_log_, t * k + d, finish);
             std::uint64_t seen = std::uint64_t{1} << d;
@@ -121,9 +121,12 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
                     decoded_ += i - begin + 1;
                     return false;
                 }
-                note<kPass>(at_, at_log_, t * k + target, book(view, t, d, target, finish, channel_free, forget));
+                note<kPass>(at_, at_log_, t * k + target,
+                            book(view, t, d, target, finish, channel_free, carrier, forget));
             }
+            carrier.next_tensor();
         }
+        free[d] = carrier.end;
     }
     now_longest_ = longest;
     decoded_ += end - begin;
@@ -160,7 +163,9 @@ bool Decoder::run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut) {
                 }
                 if constexpr (is_trial) booked_log_.push_back({index, booked_[index]});
                 booked_[index] = {i, pass_};
-                note<kPass>(at_, at_log_, index, book(view, t, source, d, at_[t * k + source], channel_free, forget));
+                Carrier nobody(at_[t * k + source]);  // where devices carry, sends are by producer
+                note<kPass>(at_, at_log_, index,
+                            book(view, t, source, d, at_[t * k + source], channel_free, nobody, forget));
             }
             start = std::max(start, at_[index]);
         }
@@ -241,7 +246,8 @@ inline Ticks Decoder::tail_of_send(std::int32_t t, const Link& way, Ticks behind
 
 void Decoder::retreat_by_producer(std::int32_t v, Ticks* frontier) {
     const int d = device_[v];
-    Ticks longest = std::max(Ticks{0}, frontier[d]);
+    Ticks longest = 0;
+    Ticks carried = frontier[d];  // from the begin of the copy of tensor t, or what follows, to the end
     for (std::int32_t t = view_.tensor_first[v + 1] - 1; t >= view_.tensor_first[v]; --t) {
         Ticks behind[mask_devices];
         int targets[mask_devices], count = 0;
@@ -258,11 +264,21 @@ void Decoder::retreat_by_producer(std::int32_t v, Ticks* frontier) {
             behind[target] = std::max(behind[target], tail_[reader]);
         }
         longest = std::max(longest, behind[d]);
+        Ticks copy = 0, over_readers = unused;
         while (count-- > 0) {  // the last transfer first
             const int target = targets[count];
-            longest = std::max(longest, tail_of_send(t, view_.link(d, target), behind[target], frontier));
+            const Link& way = view_.link(d, target);
+            const Ticks tail = tail_of_send(t, way, behind[target], frontier);
+            if (way.channel == by_sender) {
+                copy = std::max(copy, view_.wire(t, way) + way.latency);
+                over_readers = std::max(over_readers, tail);
+            } else {
+                longest = std::max(longest, tail);
+            }
         }
+        carried = std::max(over_readers, carried == unused ? unused : copy + carried);
     }
+    longest = std::max(longest, carried);
     frontier[d] = tail_[v] = duration(v, d) + longest;
 }
 

@@ -60,7 +60,10 @@ void check_starts(const Problem& problem, std::span<const std::int32_t> unit_of,
     if (std::ssize(starts.sends) != starts.rows)
         fail("start_sends needs ", starts.rows, " entries, got ", starts.sends.size());
     for (const std::uint8_t sends : starts.sends)
-        if (sends > static_cast<std::uint8_t>(Sends::by_reader)) fail("start_sends must lie in 0..1, got ", +sends);
+        if (sends > static_cast<std::uint8_t>(Sends::by_reader))
+            fail("start_sends must lie in 0..1, got ", +sends);
+        else if (sends)
+            check_by_reader(problem);
     OrderCheck check(problem);
     const std::int64_t n = problem.operators;
     for (std::int64_t s = 0; s < starts.rows; ++s) try {

@@ -5,6 +5,10 @@
 
 namespace stead {
 
+void check_by_reader(const Problem& problem) {
+    if (problem.carries) fail("devices that carry tensors themselves send in the order of producers");
+}
+
 std::vector<std::int32_t> list_sends(const Problem& problem, std::span<const DeviceIndex> placement,
                                      std::span<const std::int32_t> order) {
     const Rows reads = transposed(problem.operators, problem.consumer_first, problem.consumer);

@@ -12,8 +12,12 @@ namespace stead {
 /// Which of the tensors that wait for a channel it sends first.
 enum class Sends : std::uint8_t {
     by_producer,  // a tensor is booked as soon as its producer has run
-    by_reader,    // when its first reader on the other device comes up: what is read soon passes what is not
+    by_reader,    // when its first reader on the other device comes up: what is read soon passes what is not; not where
+                  // devices carry tensors themselves, which they do right behind the producer
 };
+
+/// Throws std::invalid_argument where readers cannot decide what is sent first.
+void check_by_reader(const Problem& problem);
 
 /// An order of operators with each transfer by reader before the operator that needs it first, as policy program_order
 /// takes it with `sends`: transfers are items operators + tensor * devices + device. Both have been checked.

@@ -148,10 +148,20 @@ struct View {
     std::int64_t columns;
 };
 
-/// Books one transfer on its channel; returns when it arrives.
+/// A device that carries what it has produced: it copies one tensor after another, each once for all who read it, and
+/// is busy until the last of them has it.
+struct Carrier {
+    explicit Carrier(Ticks produced) : begin(produced), end(produced) {}
+    void next_tensor() { begin = end; }
+
+    Ticks begin;  // of the copy of this tensor
+    Ticks end;    // until when the device is busy
+};
+
+/// Books one transfer on its channel, or lets its sender carry it; returns when it arrives.
 template <int kDevices, class Recorder>
 [[gnu::always_inline]] inline Ticks book(const View<kDevices>& view, std::int32_t t, int source, int target,
-                                         Ticks produced, Ticks* channel_free, Recorder& recorder) {
+                                         Ticks produced, Ticks* channel_free, Carrier& carrier, Recorder& recorder) {
     const Link& way = view.link(source, target);
     const Ticks wire = view.wire(t, way);
     Ticks begin = produced;
@@ -159,6 +169,9 @@ template <int kDevices, class Recorder>
         Ticks& free = channel_free[way.channel];
         if (free > begin) begin = free;
         free = begin + wire + way.gap;
+    } else if (way.channel == by_sender) {
+        begin = carrier.begin;
+        carrier.end = std::max(carrier.end, begin + wire + way.latency);
     }
     const Ticks arrive = begin + wire + way.latency;
     recorder.sent(t, target, begin, arrive);
@@ -166,12 +179,14 @@ template <int kDevices, class Recorder>
 }
 
 /// Sends all outputs of `v`: one transfer per tensor and device, in the order of the first readers, so that renaming
-/// equal devices changes nothing. Calls deliver(reader, arrival) for every reader of every output.
+/// equal devices changes nothing. Calls deliver(reader, arrival) for every reader of every output. Returns until when
+/// the device is busy with what it carries itself: `produced` where that is nothing.
 template <int kDevices, class Recorder, class DeviceOf, class Deliver>
-[[gnu::always_inline]] inline void send(const View<kDevices>& view, std::int32_t v, int source, Ticks produced,
+[[gnu::always_inline]] inline Ticks send(const View<kDevices>& view, std::int32_t v, int source, Ticks produced,
                                         Ticks* channel_free, Recorder& recorder, DeviceOf device_of, Deliver deliver) {
     Ticks at[most_devices<kDevices>];
     at[source] = produced;
+    Carrier carrier(produced);
     const std::int32_t last = view.tensor_first[v + 1];
     for (std::int32_t t = view.tensor_first[v]; t < last; ++t) {
         Seen<kDevices> seen;
@@ -182,11 +197,30 @@ template <int kDevices, class Recorder, class DeviceOf, class Deliver>
             const int d = device_of(reader);
             if (!seen.has(d)) {
                 seen.add(d);
-                at[d] = book(view, t, source, d, produced, channel_free, recorder);
+                at[d] = book(view, t, source, d, produced, channel_free, carrier, recorder);
             }
             deliver(reader, at[d]);
         }
+        carrier.next_tensor();
     }
+    return carrier.end;
+}
+
+/// How long the device of `v` will carry its outputs, as send() does.
+template <int kDevices, class DeviceOf>
+Ticks carrying(const View<kDevices>& view, std::int32_t v, int source, DeviceOf device_of) {
+    Ticks total = 0;
+    for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t) {
+        Ticks longest = 0;
+        for (std::int32_t i = view.consumer_first[t]; i < view.consumer_first[t + 1]; ++i) {
+            const int d = device_of(view.consumer[i]);
+            if (d == source) continue;
+            const Link& way = view.link(source, d);
+            if (way.channel == by_sender) longest = std::max(longest, view.wire(t, way) + way.latency);
+        }
+        total += longest;
+    }
+    return total;
 }
 
 }  // namespace stead

@@ -40,7 +40,7 @@ void add_routes(const Problem& problem, Schedule& schedule) {
         const int source = schedule.placement[problem.producer[transfer.tensor]];
         const int channel = problem.link(source, transfer.target).channel;
         schedule.transfer_source.push_back(source);
-        schedule.transfer_channel.push_back(channel < 0 ? -1 : problem.channel_names[channel]);
+        schedule.transfer_channel.push_back(channel < 0 ? channel : problem.channel_names[channel]);
     }
 }
 
@@ -77,12 +77,26 @@ std::vector<std::int32_t> operator_causes(const Problem& problem, const DeviceIn
     return cause;
 }
 
+/// The transfer that the sender of transfer `x` carried until that began.
+std::int32_t carried_before(const Problem& problem, const DeviceIndex* placement, const Run& run, std::int32_t x) {
+    const std::int32_t p = problem.producer[run.transfers[x].tensor];
+    const auto is_it = [&](const Transfer& other) {
+        return problem.producer[other.tensor] == p && other.arrive == run.transfers[x].begin &&
+               problem.link(placement[p], other.target).channel == by_sender;
+    };
+    std::int32_t before = x - 1;
+    while (!is_it(run.transfers[before])) --before;
+    return before;
+}
+
 std::vector<std::int32_t> transfer_causes(const Problem& problem, const DeviceIndex* placement, const Run& run) {
     std::vector<std::int32_t> cause(run.transfers.size(), caused_by_producer), previous(problem.channels, -1);
     for (std::size_t x = 0; x < run.transfers.size(); ++x) {
         const Transfer& transfer = run.transfers[x];
         const std::int32_t p = problem.producer[transfer.tensor];
         const int h = problem.link(placement[p], transfer.target).channel;
+        if (h == by_sender && transfer.begin > run.finish[p])
+            cause[x] = carried_before(problem, placement, run, static_cast<std::int32_t>(x));
         if (h < 0) continue;
         if (transfer.begin > run.finish[p]) cause[x] = previous[h];
         previous[h] = static_cast<std::int32_t>(x);

@@ -27,11 +27,11 @@ struct Schedule {
     std::vector<DeviceIndex> placement;  // [operator]
     Run run;
     std::vector<std::int32_t> transfer_source;   // [transfer]
-    std::vector<std::int32_t> transfer_channel;  // [transfer]; as the caller numbers channels, -1 = none
+    std::vector<std::int32_t> transfer_channel;  // [transfer]; as the caller numbers channels, `no_channel` or `by_sender`
     std::vector<std::int32_t>
         operator_cause;  // [operator]; the tensor whose arrival set the start, -1 - u for "operator u
                          // ran until then on the device", or no_cause
-    std::vector<std::int32_t> transfer_cause;  // [transfer]; the previous transfer on the channel or caused_by_producer
+    std::vector<std::int32_t> transfer_cause;  // [transfer]; the one before on the channel or by the sender, or caused_by_producer
     std::vector<Peak> peaks;                   // [device]
     std::vector<std::int64_t> weights;         // [device]; bytes
     std::int32_t tensors = 0;                  // of the problem

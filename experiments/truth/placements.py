@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead import Placement, Problem, SteadError, Throughput, place_problem
+from stead.costs import Costs
 from stead.solvers import Budget, solver
 
 RULES = 1  # of the simple rules, the best one beside heft
@@ -45,6 +46,8 @@ def placements(problem: Problem, *, seconds: float, seed: int = 0) -> Made:
     add("heft", solver("heft").solve(problem, Budget(seconds), seed).placement)
     plan = place_problem(problem, budget=Budget(seconds), seed=seed)
     add("auto", plan.placement)
+    if problem.native.carries:  # what it is worth that plans know who carries
+        add("auto, links carry", place_problem(links_carry(problem), budget=Budget(seconds), seed=seed).placement)
     rules = sorted(
         (rule for rule in plan.baselines if rule.objective_seconds is not None and rule.placement is not None),
         key=lambda rule: rule.objective_seconds or 0.0,
@@ -75,6 +78,14 @@ def perturbed(problem: Problem, placement: Placement, random: np.random.Generato
     moved = random.random(len(devices)) < 0.1
     devices[moved] = random.integers(0, len(problem.cluster), int(moved.sum()))
     return Placement(problem, together(problem, devices))
+
+
+def links_carry(problem: Problem) -> Problem:
+    """The same question as if links carried tensors while devices compute."""
+    links = tuple(replace(link, carried_by="link") for link in problem.cluster.links)
+    cluster, costs = replace(problem.cluster, links=links), problem.costs
+    made = Costs(problem.graph, cluster, costs.seconds, sources=costs.sources)
+    return Problem(problem.graph, cluster, made, objective=problem.objective)
 
 
 def together(problem: Problem, devices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -29,6 +29,10 @@ class Problem:
     def single_sender_channels(self) -> bool:
         """No two devices send on one channel."""
 
+    @property
+    def carries(self) -> bool:
+        """Some devices carry tensors to others themselves."""
+
 class Schedule:
     """One simulated run; times in picoseconds, arrays are copies."""
 
@@ -58,7 +62,7 @@ class Schedule:
 
     @property
     def transfer_channel(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
-        """[transfer]; -1 = none"""
+        """[transfer]; -1 = none, -2 = carried by the sender"""
 
     @property
     def transfer_begin(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
@@ -77,7 +81,7 @@ class Schedule:
     @property
     def transfer_cause(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]:
         """
-        [transfer]; -1 for its producer, or the transfer before it on its channel
+        [transfer]; -1 for its producer, or the transfer before it on its channel or by its sender
         """
 
     @property

@@ -527,7 +527,8 @@ def clusters(draw: st.DrawFn) -> Cluster:
     chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     if draw(st.booleans()):
         chosen = pairs
-    few = draw(st.lists(st.tuples(RATES, TIMES, TIMES), min_size=1, max_size=2))
+    by_link, by_sender = st.tuples(RATES, TIMES, TIMES), st.tuples(RATES, TIMES, st.just(0.0), st.just("sender"))
+    few = draw(st.lists(st.one_of(by_link, by_sender), min_size=1, max_size=2))
     links = tuple(Link(*pair, *draw(st.sampled_from(few))) for pair in chosen)
     contention = draw(st.sampled_from(get_args(Contention)))
     return Cluster(tuple(devices), links, contention)
@@ -538,3 +539,13 @@ def clusters(draw: st.DrawFn) -> Cluster:
 def test_any_cluster_survives_both_formats(cluster: Cluster) -> None:
     assert cluster_from_toml(cluster_to_toml(cluster)).fingerprint == cluster.fingerprint
     assert cluster_from_json(cluster_to_json(cluster)).fingerprint == cluster.fingerprint
+
+
+def test_a_file_says_who_carries() -> None:
+    cores = 'name = "core 0"', 'name = "core 1"'
+    link = '[[link]]\nbetween = ["*", "*"]\nbandwidth = "6GB/s"\ncarried_by = "sender"\n'
+    cluster = cluster_from_toml("".join(f"[[device]]\n{core}\n" for core in cores) + link)
+    assert [one.carried_by for one in cluster.links] == ["sender", "sender"]
+    assert Cluster.from_dict(cluster.as_dict()) == cluster
+    with pytest.raises(BadCluster, match="carried_by: must be one of link, sender"):
+        cluster_from_toml("".join(f"[[device]]\n{core}\n" for core in cores) + link.replace("sender", "pigeon"))

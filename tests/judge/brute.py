@@ -22,7 +22,6 @@ from stead.sim import simulate, simulate_many
 from stead.sim.offload_run import pieces
 from stead.solvers.whole_blocks import BLOCKS, EXPERT_GROUPS, experts_together, whole_blocks
 
-NO_CHANNEL = -1
 WHOLE = {BLOCKS: whole_blocks, EXPERT_GROUPS: experts_together}  # what must share a device, by the name of a scope
 
 
@@ -177,7 +176,7 @@ def _tasks(problem: Problem, on: Sequence[int]) -> tuple[dict[int, set[int]] | N
                 return None, {}
             send = len(graph) + t * devices + target
             channel = int(routes.channel[source, target])
-            holds[send] = None if channel == NO_CHANNEL else devices + channel
+            holds[send] = None if channel < 0 else devices + channel  # what its sender carries is no choice
             waits[send] = {p}
             waits[reader].add(send)
     return waits, holds

@@ -2,13 +2,15 @@
 
 Few different values, so that ties are common; memory that is just enough for one run of one placement, or one byte
 less; pins, forbids, colocation, backward and update operators, weights with several users, updated weights on their
-way to readers elsewhere, tensors of no bytes, kept tensors, missing links, host routing, every kind of contention.
+way to readers elsewhere, tensors of no bytes, kept tensors, missing links, host routing, every kind of contention,
+senders that carry tensors themselves.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from brute import every_placement, every_run
@@ -80,7 +82,7 @@ def drawn(seed: int, *, blocks: bool = False) -> Problem:
         modules = _modules(draw, max(4, operators))
         operators = len(modules)
     graph = _graph(draw, modules, training=training)
-    cluster = _cluster(draw, devices, host=True if family == "offload" else None)
+    cluster = _carried(seed, _cluster(draw, devices, host=True if family == "offload" else None))
     costs = _costs(draw, graph, cluster)
     return Problem(
         graph, cluster, costs, objective=objective, constraints=_constraints(draw, operators, devices)
@@ -111,7 +113,7 @@ def branching(seed: int) -> Problem:
         if draw.random() < 0.2:
             ends.append(last)
         last = add(ends)
-    graph, cluster = build.build(), _cluster(draw, devices, host=None)
+    graph, cluster = build.build(), _carried(seed, _cluster(draw, devices, host=None))
     costs, constraints = _costs(draw, graph, cluster), _constraints(draw, count, devices)
     return Problem(graph, cluster, costs, objective=Latency(), constraints=constraints)
 
@@ -234,6 +236,17 @@ def _cluster(draw: random.Random, count: int, *, host: bool | None) -> Cluster:
                 links.append(Link(f"d{s}", f"d{d}", *way))
     routing = "host" if has_host and draw.random() < 0.5 else "direct"
     return Cluster(devices, tuple(links), contention=draw.choice(CONTENTIONS), routing=routing)
+
+
+def _carried(seed: int, cluster: Cluster) -> Cluster:
+    """The same cluster, of some seeds with links that their senders carry: all, or some."""
+    draw = random.Random(f"carried {seed}")
+    share = draw.choice((0.0, 0.0, 0.5, 1.0))
+    links = [
+        replace(link, gap_seconds=0.0, carried_by="sender") if draw.random() < share else link
+        for link in cluster.links
+    ]
+    return replace(cluster, links=tuple(links))
 
 
 def _costs(draw: random.Random, graph: Graph, cluster: Cluster) -> Costs:

@@ -110,7 +110,7 @@ def test_a_wrong_array_is_an_error(name: str, change: str) -> None:
         ("bytes_per_second", (0, 1), 0.0),
         ("bytes_per_second", (0, 1), np.nan),
         ("gap_seconds", (0, 1), np.inf),
-        ("channel", (0, 1), -2),
+        ("channel", (0, 1), -3),
         ("memory_bytes", 0, -1),
         ("hops", (0, 1), -1),
         ("phase", 0, 3),

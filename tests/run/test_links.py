@@ -55,6 +55,7 @@ def test_a_measured_machine_is_a_device_file(tmp_path: Path) -> None:
     assert back.devices[1].flops_per_second["fp32"] == 60e9
     assert back.devices[1].alias["stead"] == "core 1 @ sse41"
     assert back.links[0].latency_seconds == 3.14e-6
+    assert {link.carried_by for link in back.links} == {"sender"}  # through shared memory
     assert back.devices[0].memory_bytes == 8 * 2**30
 
 

@@ -17,6 +17,7 @@ from stead.run.measure import Candidate, measure, runs_per_burst
 from stead.run.predict import Predicted, copy_seconds, predict
 from stead.run.record import Gain, Measured, Record, records_text
 from stead.run.timing import by_plain_clock
+from stead.sim import simulate
 from stead.testing import diamond, two_towers
 from stead.testing.executors import SimulatedExecutor
 
@@ -240,6 +241,19 @@ def test_the_producer_pays_for_one_copy_of_what_is_read_elsewhere() -> None:
     every = problem.costs.seconds[np.arange(4), placement.devices].sum() + copies.sum()
     assert believed.seconds == pytest.approx(every)  # a chain of devices: nothing overlaps
     assert believed.charge == "per_tensor"
+
+
+def test_a_problem_whose_senders_carry_is_predicted_as_it_is_planned() -> None:
+    plain = diamond()
+    links = tuple(replace(link, carried_by="sender") for link in plain.cluster.links)
+    cluster = replace(plain.cluster, links=links)
+    carried = Problem(plain.graph, cluster, Costs(plain.graph, cluster, plain.costs.seconds))
+    for devices in ([0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 0, 1]):
+        placement = Placement(carried, devices)
+        assert predict(carried, placement).seconds == simulate(carried, placement).objective_seconds
+        assert predict(plain, Placement(plain, devices)).seconds == predict(carried, placement).seconds
+    # a (1 s) is copied (2.5 s) before b (2 s) runs beside it, c (3 s) runs elsewhere and is copied, then d (1 s)
+    assert predict(carried, Placement(carried, [0, 0, 1, 0])).seconds == 1 + 2.5 + 3 + 2.5 + 1
 
 
 def test_an_updated_weight_is_copied_by_its_update_and_once_by_the_device_that_reads_it() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stead.cluster import UNLIMITED_BYTES, Cluster, Device, link_all
+from stead.cluster import UNLIMITED_BYTES, CarriedBy, Cluster, Device, link_all
 from stead.costs import Costs
 from stead.graph import GraphBuilder
 from stead.problem import Fifo, Placement, Policy, Priority, Problem, ProgramOrder
@@ -33,6 +33,7 @@ def small(
     gap_us: float = 0.0,
     bytes_per_second: float = 1e9,
     contention: str = "link",
+    carried_by: CarriedBy = "link",
     kept: Sequence[int] = (),
     weights: Sequence[Weight] = (),
     workspace: int = 0,
@@ -57,6 +58,7 @@ def small(
         bytes_per_second=bytes_per_second,
         latency_seconds=latency_us * 1e-6,
         gap_seconds=gap_us * 1e-6,
+        carried_by=carried_by,
     )
     cluster = Cluster(
         tuple(Device(name, memory_bytes=limit) for name, limit in zip(places, limits, strict=True)),

@@ -15,13 +15,14 @@ MinHeap<Word> heap_of_sources(const Problem& problem, std::vector<Word>& storage
     return ready;
 }
 
-/// Sends the outputs of `v`, writes the keys of readers that became ready to `fresh` and returns their end.
-/// Writing every key and advancing only for ready ones avoids a branch that no predictor gets right.
+/// Sends the outputs of `v`, writes the keys of readers that became ready to `fresh` and moves it to their end; returns
+/// until when its device is busy. Writing every key and advancing only for ready ones avoids a branch that no predictor
+/// gets right.
 template <int kDevices, class Recorder, class Word>
-[[gnu::always_inline]] inline Word* settle(const View<kDevices>& view, const TimeKeys<Word>& keys, std::int32_t v,
+[[gnu::always_inline]] inline Ticks settle(const View<kDevices>& view, const TimeKeys<Word>& keys, std::int32_t v,
                                            Ticks finish, Recorder& recorder, OperatorState* states, Ticks* channel_free,
-                                           Word* fresh) {
-    send(
+                                           Word*& fresh) {
+    return send(
         view, v, states[v].device, finish, channel_free, recorder,
         [&](std::int32_t reader) { return states[reader].device; },
         [&](std::int32_t reader, Ticks arrival) {
@@ -30,7 +31,6 @@ template <int kDevices, class Recorder, class Word>
             *fresh = keys.pack(state.ready, reader);
             fresh += --state.need == 0;
         });
-    return fresh;
 }
 
 }  // namespace
@@ -98,13 +98,13 @@ Ticks Fifo::fast(Ticks cutoff, Run* run, Queues<Word>& queues) {
         const int d = states[v].device;
         const Ticks start = std::max(keys.time(key), device_free[d]);
         const Ticks finish = start + view.duration(v, d);
-        device_free[d] = finish;
         recorder.ran(v, start, finish);
         if (finish > latest) {
             latest = finish;
             if (finish > cutoff) return never;
         }
-        const Word* const end = settle(view, keys, v, finish, recorder, states, channel_free, fresh);
+        Word* end = fresh;
+        device_free[d] = settle(view, keys, v, finish, recorder, states, channel_free, end);
         ready.replace_top_if(end != fresh, *fresh);
         for (const Word* next = fresh + 1; next < end; ++next) ready.push(*next);
         for (const Word* next = fresh; next != end; ++next) view.prefetch(keys.index(*next));
@@ -131,8 +131,8 @@ Ticks Fifo::general(Ticks cutoff, Run* run, Queues<Word>& queues) {
         if (!running.empty() && keys.time(running.top()) <= keys.time(ready.top())) {  // finishes before starts
             const Word key = running.top();
             running.pop();
-            const Word* const end =
-                settle(view, keys, processed_[keys.index(key)], keys.time(key), recorder, states, channel_free, fresh);
+            Word* end = fresh;
+            settle(view, keys, processed_[keys.index(key)], keys.time(key), recorder, states, channel_free, end);
             for (const Word* next = fresh; next != end; ++next) ready.push(*next);
         } else {
             const Word key = ready.top();
@@ -143,6 +143,8 @@ Ticks Fifo::general(Ticks cutoff, Run* run, Queues<Word>& queues) {
             const Ticks finish = start + view.duration(v, d);
             if (finish > cutoff) return never;
             device_free[d] = finish;
+            if (problem_.carries)
+                device_free[d] += carrying(view, v, d, [&](std::int32_t reader) { return states[reader].device; });
             makespan = std::max(makespan, finish);
             recorder.ran(v, start, finish);
             processed_[rank] = v;

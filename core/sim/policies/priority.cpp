@@ -25,8 +25,8 @@ void cut(const std::vector<std::int32_t>& counts, std::vector<std::int64_t>& sto
 }
 
 /// One run of the policy. Time advances from event to event; at each time all events are processed (finishes by
-/// operator index, then releases of channels, then operators that become ready), after which idle devices and
-/// channels start something. What has no length ends at the same time and causes another round.
+/// operator index, then releases of channels and of devices that carried, then operators that become ready), after
+/// which idle devices and channels start something. What has no length ends at the same time and causes another round.
 template <int kDevices, class Recorder, class Word>
 class PriorityRun {
 public:
@@ -51,7 +51,12 @@ public:
             if (next == MinHeap<Word>::sentinel) return makespan_;
             const Ticks now = keys_.time(next);
             process(running_, now, [&](std::int32_t v) { finish(v, now); });
-            process(releases_, now, [&](std::int32_t h) { release(h); });
+            process(releases_, now, [&](std::int32_t which) {
+                if (which < problem_.channels)
+                    release(which);
+                else
+                    idle_.add(which - problem_.channels);
+            });
             process(arrivals_, now, [&](std::int32_t v) { enqueue(v); });
             start_operators(now);
             if (makespan_ > cutoff) return never;
@@ -92,31 +97,39 @@ private:
     }
 
     void finish(std::int32_t v, Ticks now) {
-        idle_.add(placement_[v]);
-        if (transfers_have_positions_)
-            hand_over(v, now);
+        const int d = placement_[v];
+        const Ticks free =
+            transfers_have_positions_
+                ? hand_over(v, now)
+                : send(
+                      view_, v, d, now, scratch_.channel_free.data(), recorder_,
+                      [&](std::int32_t reader) { return scratch_.states[reader].device; },
+                      [&](std::int32_t reader, Ticks arrival) { deliver(reader, arrival); });
+        if (free > now)
+            releases_.push(keys_.pack(free, problem_.channels + d));
         else
-            send(
-                view_, v, placement_[v], now, scratch_.channel_free.data(), recorder_,
-                [&](std::int32_t reader) { return scratch_.states[reader].device; },
-                [&](std::int32_t reader, Ticks arrival) { deliver(reader, arrival); });
+            idle_.add(d);
     }
 
-    /// Gives the outputs of `v` to its readers on the same device and to the queues of the channels.
-    void hand_over(std::int32_t v, Ticks now) {
+    /// Gives the outputs of `v` to its readers on the same device and to the queues of the channels; returns until when
+    /// the device is busy with what it carries itself.
+    Ticks hand_over(std::int32_t v, Ticks now) {
         const int source = placement_[v];
+        Carrier carrier(now);
         for (std::int32_t t = problem_.tensor_first[v]; t < problem_.tensor_first[v + 1]; ++t) {
             deliver_all(t, source, problem_.consumer_first[t], now);
             for_each_target(problem_, placement_, t, source, [&](int target, std::int32_t i) {
                 const int h = problem_.link(source, target).channel;
                 if (h < 0) {
-                    begin(t, target, i, now);
+                    deliver_all(t, target, i, book(view_, t, source, target, now, nullptr, carrier, recorder_));
                 } else {
                     scratch_.channel_queues[h].push(pack(transfer_position_[t], i));
                     scratch_.touched.push_back(h);
                 }
             });
+            carrier.next_tensor();
         }
+        return carrier.end;
     }
 
     void release(std::int32_t h) {
@@ -200,7 +213,7 @@ template <class Word>
 void Priority::Events<Word>::allocate(const Problem& problem) {
     running.resize(MinHeap<Word>::slots(problem.devices));
     arrivals.resize(MinHeap<Word>::slots(problem.operators));
-    releases.resize(MinHeap<Word>::slots(problem.channels));
+    releases.resize(MinHeap<Word>::slots(problem.channels + (problem.carries ? problem.devices : 0)));
 }
 
 Priority::Priority(const Problem& problem) : problem_(problem), order_check_(problem) {

@@ -60,10 +60,9 @@ Ticks ProgramOrder::in_order(const DeviceIndex* placement, const std::int32_t* o
         const Ticks start = std::max(ready[v], device_free[d]);
         const Ticks finish = start + view.duration(v, d);
         if (finish > cutoff) return never;
-        device_free[d] = finish;
         makespan = std::max(makespan, finish);
         recorder.ran(v, start, finish);
-        send(
+        device_free[d] = send(
             view, v, d, finish, channel_free, recorder, [&](std::int32_t reader) { return placement[reader]; },
             [&](std::int32_t reader, Ticks arrival) { ready[reader] = std::max(ready[reader], arrival); });
     }
@@ -95,18 +94,28 @@ Ticks ProgramOrder::with_sends(const DeviceIndex* placement, std::span<const std
             const Ticks start = std::max(ready_[v], device_free[d]);
             const Ticks finish = start + view.duration(v, d);
             if (finish > cutoff) return never;
-            device_free[d] = finish;
             makespan = std::max(makespan, finish);
             recorder.ran(v, start, finish);
             ready_[v] = finish;
-            for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t)
+            Carrier carrier(finish);
+            for (std::int32_t t = view.tensor_first[v]; t < view.tensor_first[v + 1]; ++t) {
                 deliver(t, d, view.consumer_first[t], finish);
+                for_each_target(problem_, placement, t, d, [&](int target, std::int32_t first) {
+                    if (view.link(d, target).channel == by_sender)
+                        deliver(t, target, first,
+                                book(view, t, d, target, finish, channel_free_.data(), carrier, recorder));
+                });
+                carrier.next_tensor();
+            }
+            device_free[d] = carrier.end;
         } else {
             const std::int32_t t = (item - n) / k, p = problem_.producer[t];
             const int source = placement[p], target = (item - n) % k;
             const std::int32_t first = first_reader_on(problem_, placement, t, target);
             if (source == target || first < 0) continue;  // this placement does not need it
-            deliver(t, target, first, book(view, t, source, target, ready_[p], channel_free_.data(), recorder));
+            if (view.link(source, target).channel == by_sender) continue;  // done right behind its producer
+            Carrier nobody(ready_[p]);
+            deliver(t, target, first, book(view, t, source, target, ready_[p], channel_free_.data(), nobody, recorder));
         }
     }
     return makespan;

@@ -30,6 +30,7 @@ void for_each_link(const Problem& problem, Visit visit) {
 const Link& first_link(const Problem& problem, int source) { return problem.link(source, source == 0 ? 1 : 0); }
 
 Channels classify_channels(const Problem& problem) {
+    if (problem.carries) return Channels::mixed;  // kernels know no devices that are busy with transfers
     std::vector<int> users(problem.channels), last_source(problem.channels, -1);
     bool own = true, crossed = true, shared = true;
     for_each_link(problem, [&](int s, int, const Link& link) {

@@ -18,7 +18,7 @@ namespace stead {
 /// placements that cannot run.
 ///
 /// A row is simulated exactly instead, and more slowly, if there are more than 8 devices, if some transfers of a device
-/// share a channel but not all, or if the row is so short that 32 bits would not do.
+/// share a channel but not all, if devices carry tensors themselves, or if the row is so short that 32 bits would not do.
 std::vector<float> screen_many(const Problem& problem, const Placements& placements,
                                std::span<const std::int32_t> order, Instructions instructions, const Workers& workers);
 

@@ -212,13 +212,17 @@ def _understood(description: str, json: bool) -> None:
 
 def _links(cluster: Cluster, shape: Look) -> list[str]:
     """Links, those of one device with the same figures in one row."""
-    alike: dict[tuple[str, float, float], list[str]] = {}
+    alike: dict[tuple[str, float, float, str], list[str]] = {}
     for link in cluster.links:
-        alike.setdefault((link.source, link.bytes_per_second, link.latency_seconds), []).append(link.target)
+        figures = link.source, link.bytes_per_second, link.latency_seconds, link.carried_by
+        alike.setdefault(figures, []).append(link.target)
     rows = [
-        [source, "no limit" if rate == inf else f"{rate / 1e9:.4g}", f"{seconds * 1e6:.4g}", ", ".join(targets)]
-        for (source, rate, seconds), targets in alike.items()
-    ]
+        [
+            source, "no limit" if rate == inf else f"{rate / 1e9:.4g}", f"{seconds * 1e6:.4g}",
+            ", ".join(targets) + (", carried by its sender" if carried_by == "sender" else ""),
+        ]
+        for (source, rate, seconds, carried_by), targets in alike.items()
+    ]  # fmt: skip
     columns = [
         Column("link from", least=12),
         Column("bandwidth", "GB/s", right=True),

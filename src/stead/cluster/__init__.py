@@ -12,6 +12,7 @@ from stead.cluster.device_file import (
 )
 from stead.cluster.devices import (
     UNLIMITED_BYTES,
+    CarriedBy,
     Cluster,
     Contention,
     Device,
@@ -29,6 +30,7 @@ from stead.cluster.topology import links_from_topology, with_topology
 
 __all__ = [
     "UNLIMITED_BYTES",
+    "CarriedBy",
     "CatalogueEntry",
     "Cluster",
     "Contention",

@@ -20,6 +20,7 @@
     bandwidth = "25GB/s"
     latency = "10us"               # 0 if missing
     gap = "0s"                     # the link stays busy this long after a transfer
+    carried_by = "link"            # "sender": by the device that sends, which does nothing else until it is there
     duplex = "full"                # "half": both directions share the link, the same as contention = "pair"
     [[link]]
     between = ["*", "*"]           # every pair that no other link names; ["*", "cpu"] goes before ["*", "*"]
@@ -60,9 +61,9 @@ from typing import Any, TypeAlias
 
 from stead.cluster.catalogue import lookup
 from stead.cluster.classes import SOLVER_DEVICES
-from stead.cluster.devices import UNLIMITED_BYTES, Cluster, Device, Host
+from stead.cluster.devices import UNLIMITED_BYTES, CarriedBy, Cluster, Device, Host
 from stead.cluster.file_fields import SCHEMA, cluster_from_data
-from stead.cluster.hosts import alike_links
+from stead.cluster.hosts import Figures, alike_links
 from stead.cluster.levels import Level
 from stead.cluster.quantities import exact_bytes, exact_flops, exact_rate, exact_seconds, show
 from stead.cluster.reserve import Reserve
@@ -265,12 +266,14 @@ def _host_data(host: Host) -> dict[str, Any]:
 def _link_data(cluster: Cluster) -> list[dict[str, Any]]:
     """Links in few tables: equal ones both ways, inside a host and between two together; a default if all are there."""
     figures = {
-        (link.source, link.target): (link.bytes_per_second, link.latency_seconds, link.gap_seconds)
+        (link.source, link.target): (
+            link.bytes_per_second, link.latency_seconds, link.gap_seconds, link.carried_by
+        )
         for link in cluster.links
     }
     alike = alike_links(cluster.hosts, figures)
     said = {pair for group in alike for pair in group.pairs}
-    rows: list[tuple[dict[str, Any], tuple[float, float, float]]] = [
+    rows: list[tuple[dict[str, Any], Figures]] = [
         ({"between": [group.first, group.second]}, group.figures) for group in alike
     ]
     for (source, target), figure in figures.items():
@@ -287,9 +290,12 @@ def _link_data(cluster: Cluster) -> list[dict[str, Any]]:
     return [{**ends, **_figure_data(*figure)} for ends, figure in rows]
 
 
-def _figure_data(bytes_per_second: float, latency_seconds: float, gap_seconds: float) -> dict[str, Any]:
+def _figure_data(
+    bytes_per_second: float, latency_seconds: float, gap_seconds: float, carried_by: CarriedBy = "link"
+) -> dict[str, Any]:
     gap = {"gap": exact_seconds(gap_seconds)} if gap_seconds else {}
-    return {"bandwidth": _rate_data(bytes_per_second), "latency": exact_seconds(latency_seconds), **gap}
+    carried = {"carried_by": carried_by} if carried_by != "link" else {}
+    return {"bandwidth": _rate_data(bytes_per_second), "latency": exact_seconds(latency_seconds), **gap, **carried}
 
 
 def _rate_data(bytes_per_second: float) -> str | float:

@@ -31,6 +31,7 @@ PRECISION_ADVICE = (
 
 Contention = Literal["none", "link", "pair", "sender", "receiver", "bus"]
 Routing = Literal["direct", "host"]
+CarriedBy = Literal["link", "sender"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class Link:
     bytes_per_second: float
     latency_seconds: float = 0.0
     gap_seconds: float = 0.0  # the link stays busy this long after a transfer
+    carried_by: CarriedBy = "link"  # "sender": by the device that sends, which does nothing else meanwhile
 
     def __post_init__(self) -> None:
         where = f"link {self.source} -> {self.target}"
@@ -128,6 +130,12 @@ class Link:
         _positive(f"bandwidth of {where}", self.bytes_per_second, infinite=True)
         _not_negative(f"latency of {where}", self.latency_seconds)
         _not_negative(f"gap of {where}", self.gap_seconds)
+        if self.carried_by not in get_args(CarriedBy):
+            raise BadCluster(f"{where} is carried by {' or '.join(get_args(CarriedBy))}, got {self.carried_by!r}")
+        if self.carried_by == "sender" and self.gap_seconds:
+            raise BadCluster(
+                f"{where} has a gap, and its sender is busy only until a tensor is there; add it to the latency"
+            )
         for name in ("bytes_per_second", "latency_seconds", "gap_seconds"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
@@ -139,6 +147,7 @@ class Link:
             "bytes_per_second": self.bytes_per_second,
             "latency_seconds": self.latency_seconds,
             "gap_seconds": self.gap_seconds,
+            **({"carried_by": self.carried_by} if self.carried_by != "link" else {}),
         }
 
 
@@ -168,7 +177,8 @@ class Cluster:
     """Devices in a fixed order and the links between them.
 
     `routing="direct"`: a tensor takes the given link, or the route over several links with the least latency
-    (latencies add up, the narrowest link sets the pace, its queue is the one that is waited in).
+    (latencies add up, the narrowest link sets the pace, its queue is the one that is waited in). Cores of one machine
+    share memory: a link that is `carried_by` its sender costs the time of that device, and nobody queues for it.
     `routing="host"`: every tensor passes host memory: the sender writes it once, every receiver reads it, CPUs work
     in host memory and pay nothing. Links then join accelerators with CPUs.
     `hosts` says which devices are in the same machine, for all devices or for none. Two hosts have one link between
@@ -358,22 +368,28 @@ def link_both_ways(
     bytes_per_second: float,
     latency_seconds: float = 0.0,
     gap_seconds: float = 0.0,
+    carried_by: CarriedBy = "link",
 ) -> tuple[Link, Link]:
     """Two equal links, one each way.
 
     >>> [link.source for link in link_both_ways("a", "b", bytes_per_second=1e9)]
     ['a', 'b']
     """
-    there = Link(first, second, bytes_per_second, latency_seconds, gap_seconds)
+    there = Link(first, second, bytes_per_second, latency_seconds, gap_seconds, carried_by)
     return there, replace(there, source=second, target=first)
 
 
 def link_all(
-    names: Sequence[str], *, bytes_per_second: float, latency_seconds: float = 0.0, gap_seconds: float = 0.0
+    names: Sequence[str],
+    *,
+    bytes_per_second: float,
+    latency_seconds: float = 0.0,
+    gap_seconds: float = 0.0,
+    carried_by: CarriedBy = "link",
 ) -> tuple[Link, ...]:
     """Equal links between every ordered pair."""
     return tuple(
-        Link(source, target, bytes_per_second, latency_seconds, gap_seconds)
+        Link(source, target, bytes_per_second, latency_seconds, gap_seconds, carried_by)
         for source in names
         for target in names
         if source != target

@@ -15,6 +15,7 @@ from stead.cluster.devices import (
     PRECISION,
     PRECISION_ADVICE,
     UNLIMITED_BYTES,
+    CarriedBy,
     Cluster,
     Contention,
     Device,
@@ -42,7 +43,7 @@ _DEVICE_KEYS = (
     "unsupported_ops", "alias", "precision", "count",
 )  # fmt: skip
 _DIRECT: Routing = "direct"
-_LINK_KEYS = ("between", "from", "to", "bandwidth", "latency", "gap", "duplex", "via")
+_LINK_KEYS = ("between", "from", "to", "bandwidth", "latency", "gap", "carried_by", "duplex", "via")
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -344,6 +345,7 @@ class _Rule:
     bytes_per_second: float | None  # None: the two links with `via` say it
     latency_seconds: float | None
     gap_seconds: float
+    carried_by: CarriedBy
     via: str
     half_duplex: bool
 
@@ -374,6 +376,7 @@ def _rule(entry: object, place: str, devices: Sequence[Device], hosts: Sequence[
         bandwidth,
         latency,
         table.get("gap", parse_seconds, 0.0),
+        table.get("carried_by", _choice(get_args(CarriedBy)), "link"),
         via,
         table.get("duplex", _choice(("full", "half")), "full") == "half",
     )
@@ -398,7 +401,7 @@ def _links(rules: Sequence[_Rule], devices: Sequence[Device], hosts: Sequence[Ho
     pairs = [(a.name, b.name) for a in devices for b in devices if a is not b]
     chosen = {pair: rule for pair in pairs if (rule := _rule_of(pair, by_ends, on)) is not None}
     given = {
-        pair: Link(*pair, rule.bytes_per_second, rule.latency_seconds or 0.0, rule.gap_seconds)
+        pair: Link(*pair, rule.bytes_per_second, rule.latency_seconds or 0.0, rule.gap_seconds, rule.carried_by)
         for pair, rule in chosen.items()
         if rule.bytes_per_second is not None
     }

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from stead.cluster.devices import Device, Host, Link, link_both_ways
+from stead.cluster.devices import CarriedBy, Device, Host, Link, link_both_ways
 from stead.cluster.links import NETWORK_BYTES_PER_SECOND, NETWORK_LATENCY_SECONDS, Wiring, default_links
 from stead.cluster.quantities import format_rate, format_seconds
 
-Figures = tuple[float, float, float]  # bytes per second, latency, gap
+Figures = tuple[float, float, float, CarriedBy]  # bytes per second, latency, gap, who carries
 
 
 @dataclass(frozen=True, slots=True)

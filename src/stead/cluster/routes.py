@@ -15,6 +15,9 @@ from stead.cluster.levels import fill_links
 if TYPE_CHECKING:
     from stead.cluster.devices import Cluster
 
+NO_CHANNEL = -1  # transfers never queue
+BY_SENDER = -2  # the sender carries them and does nothing else meanwhile
+
 Table = NDArray[np.float64]
 WriteRead = tuple[Table, Table]  # writing to host memory, reading from it; each [device]
 
@@ -26,7 +29,7 @@ class Routes:
     latency_seconds: NDArray[np.float64]  # [source, target]; inf where there is no route
     bytes_per_second: NDArray[np.float64]  # [source, target]
     gap_seconds: NDArray[np.float64]  # [source, target]
-    channel: NDArray[np.int32]  # [source, target]; the queue a transfer waits in, -1 for none
+    channel: NDArray[np.int32]  # [source, target]; the queue a transfer waits in, NO_CHANNEL or BY_SENDER
     hops: NDArray[np.int32]  # [source, target]; charged hops, used where an input gives tensors in seconds
     host_latency_seconds: NDArray[np.float64]  # [write to host memory | read from it, device]
     host_bytes_per_second: NDArray[np.float64]  # [write to host memory | read from it, device]
@@ -50,16 +53,19 @@ def routes_of(cluster: Cluster) -> Routes:
         )
     np.fill_diagonal(latency, 0.0)
     host_latency, host_rate = _host_access(cluster, latency, rate)
+    carried = np.zeros((count, count), dtype=bool)
+    for link in cluster.links:
+        carried[position[link.source], position[link.target]] = link.carried_by == "sender"
     hops = np.ones((count, count), dtype=np.int32)
     queue = np.arange(count * count).reshape(count, count)  # the ordered pair whose link is waited for
     if cluster.routing == "host":
         latency, rate, hops = _through_host(cluster, host_latency, host_rate)
-        gap = np.zeros((count, count))
+        gap, carried = np.zeros((count, count)), np.zeros((count, count), dtype=bool)
     else:
-        _collapse_routes(latency, rate, gap, queue)
+        _collapse_routes(latency, rate, gap, queue, carried)
     if cluster.hosts and cluster.contention in ("link", "pair"):
         queue = _between_hosts(cluster, queue)
-    channel = _channels(cluster.contention, queue, count)
+    channel = np.where(carried, np.int32(BY_SENDER), _channels(cluster.contention, queue, count))
     return Routes(latency, rate, gap, channel, hops, np.stack(host_latency), np.stack(host_rate))
 
 
@@ -100,8 +106,13 @@ def _through_host(
     return latency, rate, charged[:, None] + charged[None, :]
 
 
-def _collapse_routes(latency: Table, rate: Table, gap: Table, queue: NDArray[np.int64]) -> None:
-    """Fill pairs without a link of their own by the route of least latency (Floyd-Warshall, in place)."""
+def _collapse_routes(
+    latency: Table, rate: Table, gap: Table, queue: NDArray[np.int64], carried: NDArray[np.bool_]
+) -> None:
+    """Fill pairs without a link of their own by the route of least latency (Floyd-Warshall, in place).
+
+    A route is carried by its sender where each of its links is carried by the device that it leaves.
+    """
     given = np.isfinite(latency)
     if given.all():
         return
@@ -114,6 +125,7 @@ def _collapse_routes(latency: Table, rate: Table, gap: Table, queue: NDArray[np.
             narrow = first if rate[first] <= rate[second] else second
             latency[s, d], rate[s, d] = through[s, d], rate[narrow]
             gap[s, d], queue[s, d] = gap[narrow], queue[narrow]
+            carried[s, d] = carried[first] and carried[second]
 
 
 def _between_hosts(cluster: Cluster, queue: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -47,7 +47,7 @@ class Tables:
         self.gap = _ticks_table(routes.gap_seconds)
         self.ps_per_byte = _inverse_rates(routes.bytes_per_second)
         self.hops: list[list[int]] = routes.hops.tolist()
-        self.channel: list[list[int]] = routes.channel.tolist()  # -1: transfers never queue
+        self.channel: list[list[int]] = routes.channel.tolist()  # -1: no queue; -2: the sender carries
 
         self.through_host = cluster.routing == "host"
         self.is_host = [device.is_host for device in cluster]

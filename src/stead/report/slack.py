@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.routes import BY_SENDER
 from stead.sim import Timeline
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # an item, one after it, ticks between begins
@@ -37,7 +38,8 @@ def _pairs(timeline: Timeline) -> Pairs:
     """Who must come before whom; transfers are items behind the operators."""
     graph, moved, on = timeline.problem.graph, timeline.transfers, timeline.devices.astype(np.int64)
     count = len(on)
-    length = timeline.finish_ticks - timeline.start_ticks
+    start, carried = timeline.start_ticks, moved.channel == BY_SENDER
+    length = timeline.finish_ticks - start
     takes = moved.arrive_ticks - moved.begin_ticks
     producer, tensor, reader = graph.tensor_producer.astype(np.int64), graph.tensor_of_read, graph.readers
     maker = producer[tensor]
@@ -50,9 +52,9 @@ def _pairs(timeline: Timeline) -> Pairs:
     first, second, apart = _in_turn(moved.channel[queued], moved.begin_ticks[queued], takes[queued])
     parts = [
         (maker[local], reader[local], length[maker[local]]),
-        (sender, count + np.arange(len(moved)), length[sender]),
+        (sender, count + np.arange(len(moved)), np.where(carried, moved.begin_ticks - start[sender], length[sender])),
         (count + arrival, reader[away], takes[arrival]),
-        _in_turn(timeline.devices, timeline.start_ticks, length),
+        _in_turn(timeline.devices, start, timeline.busy_until_ticks() - start),
         (count + queued[first], count + queued[second], apart),
     ]
     before, after, least = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(3))

@@ -57,7 +57,10 @@ def data_sheet(workers: Sequence[Worker]) -> Cluster:
     cores = max(this_machine().cores or 1, 1)
     names = [worker.name for worker in workers]
     links = link_all(
-        names, bytes_per_second=SHARED_MEMORY_BYTES_PER_SECOND, latency_seconds=SHARED_MEMORY_SECONDS
+        names,
+        bytes_per_second=SHARED_MEMORY_BYTES_PER_SECOND,
+        latency_seconds=SHARED_MEMORY_SECONDS,
+        carried_by="sender",
     )
     return Cluster(tuple(_share(whole, worker, cores) for worker in workers), links)
 

@@ -166,7 +166,7 @@ class _Model:
         if self.tensors >= 0:
             self.names.append(("transfers", "given transfer times"))
             widths.append(LINK_WIDTH)
-        self.links: dict[tuple[float, float], tuple[int, int]] = {}  # latency and bandwidth of a class of links
+        self.links: dict[tuple[float, float, str], tuple[int, int]] = {}  # latency and bandwidth of a class of links
         for link in problem.cluster.links:
             if _class(link) not in self.links:
                 numbers = [-1, -1]
@@ -276,8 +276,8 @@ def _kinds(problem: Problem, seconds: NDArray[np.float64]) -> list[tuple[str, ND
     return [(kind, np.array(rows[kind])) for kind in heavy[:MOST_KINDS]] if len(rows) > 1 else []
 
 
-def _class(link: Link) -> tuple[float, float]:
-    return link.latency_seconds, link.bytes_per_second
+def _class(link: Link) -> tuple[float, float, str]:
+    return link.latency_seconds, link.bytes_per_second, link.carried_by
 
 
 def _rms(values: NDArray[np.float64]) -> float:

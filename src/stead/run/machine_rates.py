@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class MeasuredMachine:
 
     @property
     def cluster(self) -> Cluster:
-        """Devices and links with the measured figures."""
+        """Devices and links with the measured figures; workers share memory, into which senders copy."""
         share = (self.memory_bytes or _UNKNOWN_MEMORY_BYTES) // len(self.workers)
         devices = tuple(
             Device(
@@ -73,7 +73,8 @@ class MeasuredMachine:
             )
             for d, worker in enumerate(self.workers)
         )
-        return Cluster(devices, tuple(link for one in self.links for link in one.links))
+        links = (replace(link, carried_by="sender") for one in self.links for link in one.links)
+        return Cluster(devices, tuple(links))
 
 
 def described(worker: Worker) -> str:

@@ -1,31 +1,29 @@
 """What a placement should take on workers that share memory, with the order and the charges of an executor.
 
-Every device runs its operators one after another, in the order in which stead's simulator starts them. An operator
-begins when its device is free and its inputs are there. A tensor that is read elsewhere is copied once, by its
-producer, whose device is busy meanwhile; all readers use the one copy in place.
+It is what the simulator says of the problem as it is run: links are carried by their senders (a tensor that is read
+elsewhere is copied once, by its producer, whose device is busy meanwhile; all readers use the one copy in place), every
+device runs its operators in the order in which the simulator starts them, and an updated weight is copied twice: by its
+update, and by every device that begins the next step with it (`Refresh`), which the problem itself does not know.
 
-    finish[v] = start[v] + seconds[v, d] + sum over outputs t read elsewhere of latency + bytes[t] / rate
-    ready[t]  = when its own copy is made
-
-An updated weight is copied twice: by its update, and by every device that begins the next step with it (`Refresh`).
-
-stead's own objective lets transfers overlap with compute, which links between cards do and copies in memory do not.
+A problem whose links carry tensors while devices compute, as those of cards do, says less; `stead profile` and
+`stead devices --measure` describe cores of one machine as they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import REFRESH
-from stead.problem import Latency, Placement, Problem, Throughput
+from stead.problem import Latency, Placement, Problem, ProgramOrder, Throughput
 from stead.sim import simulate
 
-Charge = Literal["overlapped", "per_tensor"]
+Charge = Literal["overlapped", "per_tensor"]  # as the links of the problem say; as an executor in shared memory does
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ def on_problem(problem: Problem, placement: Placement) -> Placement:
 
 def copy_seconds(problem: Problem, placement: Placement) -> NDArray[np.float64]:  # [operator]
     """What each operator spends on copies: of outputs that are read elsewhere, and of weights that it receives."""
-    graph, routes, devices = problem.graph, problem.cluster.routes(), placement.devices
-    spent = np.zeros(len(graph))
+    graph, routes, devices = problem.graph, problem.routes, placement.devices
+    spent = _received_seconds(problem, placement)
     for t, producer in enumerate(graph.tensor_producer):
         readers = graph.readers[graph.reader_first[t] : graph.reader_first[t + 1]]
         home = devices[producer]
@@ -76,28 +74,43 @@ def copy_seconds(problem: Problem, placement: Placement) -> NDArray[np.float64]:
         if away:
             rates = routes.bytes_per_second[home, away]
             spent[producer] += float(np.max(routes.latency_seconds[home, away] + graph.tensor_bytes[t] / rates))
-            for d in away:
-                first = next(v for v in readers if devices[v] == d)  # a device keeps one copy for all its readers
-                if graph.kinds[first] == REFRESH:
-                    spent[first] += float(graph.tensor_bytes[t] / routes.bytes_per_second[home, d])
+    return spent
+
+
+def _received_seconds(problem: Problem, placement: Placement) -> NDArray[np.float64]:  # [operator]
+    """What receivers of updated weights spend on copies; a device keeps one for all its readers."""
+    graph, rates, devices = problem.graph, problem.routes.bytes_per_second, placement.devices
+    spent = np.zeros(len(graph))
+    kept: set[tuple[int, int]] = set()
+    for v in np.flatnonzero([kind == REFRESH for kind in graph.kinds]).tolist():
+        for t in graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]].tolist():
+            home, here = int(devices[graph.tensor_producer[t]]), int(devices[v])
+            if home != here and (t, here) not in kept:
+                kept.add((t, here))
+                spent[v] += float(graph.tensor_bytes[t] / rates[home, here])
     return spent
 
 
 def _one_step(problem: Problem, placement: Placement, ordered_by: Problem) -> float:
-    graph, devices = problem.graph, placement.devices
-    if not len(graph):
+    if not len(problem.graph):
         return 0.0
     latency = ordered_by if isinstance(ordered_by.objective, Latency) else ordered_by.with_objective(Latency())
     begin = simulate(latency, on_problem(latency, placement), memory="off").start_ticks
-    seconds = problem.costs.seconds[np.arange(len(graph)), devices]
-    copies = copy_seconds(problem, placement)
-    finish, free = np.zeros(len(graph)), np.zeros(len(problem.cluster))
-    for v in np.lexsort((np.arange(len(graph)), begin)):
-        read = graph.read_tensors[graph.read_first[v] : graph.read_first[v + 1]]
-        producers = graph.tensor_producer[read]
-        start = max(free[devices[v]], float(finish[producers].max()) if len(producers) else 0.0)
-        finish[v] = free[devices[v]] = start + seconds[v] + copies[v]
-    return float(finish.max())
+    order = ProgramOrder(np.argsort(begin, kind="stable").astype(np.int32))
+    run = _as_run(problem, placement)
+    return simulate(run, Placement(run, placement.devices, order), memory="off").objective_seconds
+
+
+def _as_run(problem: Problem, placement: Placement) -> Problem:
+    """The problem of workers that share memory: senders carry, and who reads an updated weight copies it, too."""
+    links = tuple(replace(link, carried_by="sender", gap_seconds=0.0) for link in problem.cluster.links)
+    received = _received_seconds(problem, placement)
+    objective = problem.objective
+    if links == problem.cluster.links and not received.any() and objective == Latency():
+        return problem
+    cluster = replace(problem.cluster, links=links)
+    costs = Costs(problem.graph, cluster, problem.costs.seconds + received[:, None])
+    return Problem(problem.graph, cluster, costs, objective=Latency())
 
 
 def _pipelined(problem: Problem, placement: Placement) -> float:

@@ -63,7 +63,7 @@ def _check_devices(run: Timeline) -> None:
     by_device = run.order[np.argsort(run.devices[run.order], kind="stable")]
     earlier, later = by_device[:-1], by_device[1:]
     same = run.devices[earlier] == run.devices[later]
-    overlap = same & (run.start_ticks[later] < run.finish_ticks[earlier])
+    overlap = same & (run.start_ticks[later] < run.busy_until_ticks()[earlier])
     _demand(
         not overlap.any(), f"operators {earlier[overlap][:1]} and {later[overlap][:1]} overlap on a device"
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stead.cluster.classes import DeviceIndices
 from stead.cluster.devices import MAX_DEVICES
+from stead.cluster.routes import BY_SENDER
 from stead.problem import Execution, Problem
 from stead.problem.ticks import TICKS_PER_SECOND, to_ticks
 
@@ -26,10 +27,10 @@ class Transfers:
     tensor: NDArray[np.int32]
     source: NDArray[np.int32]
     target: NDArray[np.int32]
-    channel: NDArray[np.int32]  # -1: none, it never queues
+    channel: NDArray[np.int32]  # -1: none, it never queues; -2: its sender carries it
     begin_ticks: NDArray[np.int64]
     arrive_ticks: NDArray[np.int64]
-    cause: NDArray[np.int32]  # -1: its producer, else the transfer before it on its channel
+    cause: NDArray[np.int32]  # -1: its producer, else the transfer before it on its channel or by its sender
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -88,6 +89,13 @@ class Timeline:
         """The last finish of an operator."""
         return int(self.finish_ticks.max(initial=0))
 
+    def busy_until_ticks(self) -> NDArray[np.int64]:  # [operator]
+        """When the device of each operator was done with it: when it had run, and what the device carries was there."""
+        until, carried = self.finish_ticks.copy(), self.transfers.channel == BY_SENDER
+        sender = self.problem.graph.tensor_producer[self.transfers.tensor[carried]]
+        np.maximum.at(until, sender, self.transfers.arrive_ticks[carried])
+        return until
+
     def critical_path(self) -> tuple[Step, ...]:
         """What the run waited for, from its begin to its end; the pieces follow each other without a gap.
 
@@ -142,6 +150,7 @@ class Timeline:
             return kinds, indices, behind
         moved, causes, producer = self.transfers, self.cause, self.problem.graph.tensor_producer
         arrived = moved.find(causes, self.devices)  # the transfer that each operator waited for
+        carried = self._carried_last()
         v = int(np.argmax(self.finish_ticks))
         while True:
             kinds.append(OPERATOR)
@@ -150,10 +159,10 @@ class Timeline:
             cause = causes.item(v)
             if cause == NO_CAUSE:
                 return kinds, indices, behind
-            if cause < 0:
+            x = arrived.item(v) if cause >= 0 else carried.get(-1 - cause, -1)
+            if x < 0 and cause < 0:
                 v = -1 - cause
                 continue
-            x = arrived.item(v)
             if x < 0:
                 v = producer.item(cause)
                 continue
@@ -166,6 +175,18 @@ class Timeline:
                 behind.append(x)
                 x = before
             v = producer.item(moved.tensor.item(x))
+
+
+    def _carried_last(self) -> dict[int, int]:
+        """By operator: the transfer that its device carried last, which then went on."""
+        moved = self.transfers
+        carried = np.flatnonzero(moved.channel == BY_SENDER)
+        if not len(carried):
+            return {}
+        producer = self.problem.graph.tensor_producer[moved.tensor[carried]]
+        last = moved.arrive_ticks[carried] == self.busy_until_ticks()[producer]
+        late = moved.arrive_ticks[carried] > self.finish_ticks[producer]
+        return dict(zip(producer[last & late].tolist(), carried[last & late].tolist(), strict=True))
 
 
 def duration_ticks(problem: Problem, devices: DeviceIndices) -> NDArray[np.int64]:

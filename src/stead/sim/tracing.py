@@ -241,13 +241,13 @@ def _peaks(schedule: Any, memory: bool) -> NDArray[np.int64]:
 
 
 def _spent(run: Timeline) -> Ticks:
-    """[compute | received | sent | busy, device] of a run: a device is busy while it computes."""
+    """[compute | received | sent | busy, device] of a run: a device is busy while it computes and carries."""
     spent = np.zeros((4, len(run.problem.cluster)), dtype=np.int64)
     way = run.transfers.arrive_ticks - run.transfers.begin_ticks
     np.add.at(spent[0], run.devices, run.finish_ticks - run.start_ticks)
     np.add.at(spent[1], run.transfers.target, way)
     np.add.at(spent[2], run.transfers.source, way)
-    spent[3] = spent[0]
+    np.add.at(spent[3], run.devices, run.busy_until_ticks() - run.start_ticks)
     return spent
 
 

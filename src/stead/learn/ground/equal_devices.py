@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stead.cluster.routes import BY_SENDER
 from stead.problem import Problem
 
 
@@ -68,6 +69,6 @@ def _interchangeable(problem: Problem, a: int, b: int) -> bool:
         return False
     swap = np.arange(len(devices))
     swap[[a, b]] = b, a
-    tables = (routes.latency_seconds, routes.bytes_per_second, routes.gap_seconds)
+    tables = (routes.latency_seconds, routes.bytes_per_second, routes.gap_seconds, routes.channel == BY_SENDER)
     off = ~np.eye(len(devices), dtype=bool)
     return all(np.array_equal(table[off], table[np.ix_(swap, swap)][off]) for table in tables)

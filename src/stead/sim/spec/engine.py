@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from stead.cluster.routes import BY_SENDER
 from stead.problem.in_ticks import Tables
 
 NO_CAUSE = -(2**31)  # of an operator that started because the run did
@@ -22,7 +23,7 @@ class Transfer(NamedTuple):
     tensor: int
     source: int
     target: int
-    channel: int  # -1: none
+    channel: int  # -1: none; -2: carried by its sender
     begin: int
     arrive: int
 
@@ -50,11 +51,18 @@ class Run:
         return [v for v, inputs in enumerate(self.tables.inputs) if not inputs]
 
     def execute(self, v: int) -> None:
-        """Run v as soon as its inputs and its device are there."""
+        """Run v as soon as its inputs and its device are there; what the device carries itself comes right behind."""
         d = self.on[v]
         self.start[v] = max(self.ready[v], self.device_free[d])
-        self.finish[v] = self.device_free[d] = self.start[v] + self.tables.duration[v][d]
+        self.finish[v] = self.start[v] + self.tables.duration[v][d]
+        self.device_free[d] = self.finish[v] + sum(self.carrying(t) for t in self.tables.outputs[v])
         self.order.append(v)
+
+    def carrying(self, t: int) -> int:
+        """How long the device of its producer copies t: once, until the last of those has it that it carries it to."""
+        tables, s = self.tables, self.on[self.tables.producer[t]]
+        carried = [k for k in tables.destinations(t, self.on) if tables.channel[s][k] == BY_SENDER]
+        return max((tables.wire(t, s, k) + tables.latency[s][k] for k in carried), default=0)
 
     def hand_over(self, t: int, k: int, time: int) -> list[int]:
         """Give t to its readers on k; those that now have everything they read."""
@@ -72,7 +80,9 @@ class Run:
         tables, p = self.tables, self.tables.producer[t]
         s, wire = self.on[p], tables.wire(t, self.on[p], k)
         h, begin = tables.channel[s][k], self.finish[p]
-        if h != -1:
+        if h == BY_SENDER:  # after the tensors of p before it
+            begin += sum(self.carrying(u) for u in tables.outputs[p] if u < t)
+        elif h != -1:
             begin = max(begin, self.channel_free[h])
             self.channel_free[h] = begin + wire + tables.gap[s][k]
         arrive = begin + wire + tables.latency[s][k]
@@ -106,13 +116,16 @@ def fifo(tables: Tables, on: Sequence[int]) -> Run:
     return run
 
 
-FINISH, RELEASE, READY = range(3)  # events of one moment, in the order in which they are processed
+FINISH, RELEASE, FREE, READY = range(4)  # events of one moment, in the order in which they are processed
 
 
 def priority(
     tables: Tables, on: Sequence[int], position: Sequence[int], transfer_position: Sequence[int] | None = None
 ) -> Run:
-    """Idle devices start the ready operator of lowest position; so do channels if transfers have one."""
+    """Idle devices start the ready operator of lowest position; so do channels if transfers have one.
+
+    What a device carries itself has no position: it comes right behind its producer, in the order of tensors.
+    """
     run = Run(tables, on)
     events = [(0, READY, v) for v in run.sources()]
     operators: dict[int, list[tuple[int, int]]] = defaultdict(list)  # waiting, by device
@@ -129,7 +142,7 @@ def priority(
             announce(run.hand_over(t, on[v], run.finish[v]))
             for k in tables.destinations(t, on):
                 h = tables.channel[on[v]][k]
-                if h == -1:
+                if h < 0:
                     announce(run.transfer(t, k))
                 else:
                     first_reader = next(c for c in tables.readers[t] if on[c] == k)
@@ -143,8 +156,10 @@ def priority(
                 heapq.heappush(operators[on[which]], (position[which], which))
             elif kind == RELEASE:
                 busy_channels.remove(which)
+            elif kind == FREE:
+                busy_devices.remove(which)
             else:
-                busy_devices.remove(on[which])
+                heapq.heappush(events, (run.device_free[on[which]], FREE, on[which]))
                 if transfer_position is None:
                     announce(run.send(which))
                 else:
@@ -165,17 +180,24 @@ def priority(
 
 
 def program_order(tables: Tables, on: Sequence[int], order: Sequence[int], *, sends: bool = False) -> Run:
-    """Devices and channels serve as listed; with `sends` item `operators + t * devices + k` moves t to k."""
+    """Devices and channels serve as listed; with `sends` item `operators + t * devices + k` moves t to k.
+
+    What a device carries itself comes right behind its producer, wherever it is listed.
+    """
     run = Run(tables, on)
     for item in order:
         if item >= tables.operators:
             t, k = divmod(item - tables.operators, tables.devices)
-            if k in tables.destinations(t, on):
+            s = on[tables.producer[t]]
+            if k in tables.destinations(t, on) and tables.channel[s][k] != BY_SENDER:
                 run.transfer(t, k)
         elif sends:
             run.execute(item)
             for t in tables.outputs[item]:
                 run.hand_over(t, on[item], run.finish[item])
+                for k in tables.destinations(t, on):
+                    if tables.channel[on[item]][k] == BY_SENDER:
+                        run.transfer(t, k)
         else:
             run.execute(item)
             run.send(item)
@@ -183,7 +205,10 @@ def program_order(tables: Tables, on: Sequence[int], order: Sequence[int], *, se
 
 
 def causes(run: Run) -> tuple[list[int], list[int]]:
-    """Of operators a tensor or -1 - the operator before; of transfers -1 (its producer) or the one before."""
+    """Of operators a tensor or -1 - the operator before; of transfers -1 (its producer) or the one before.
+
+    Before a transfer that a device carries comes the last one that it carried from the same producer until then.
+    """
     arrived = {(x.tensor, x.target): x.arrive for x in run.transfers}
     of_operator, before = [NO_CAUSE] * len(run.order), dict[int, int]()
     for v in run.order:
@@ -193,8 +218,10 @@ def causes(run: Run) -> tuple[list[int], list[int]]:
             if arrived.get((t, run.on[v]), run.finish[run.tables.producer[t]]) == run.ready[v]:
                 of_operator[v] = t  # the lowest one stays
         before[run.on[v]] = v
-    of_transfer, last = [], dict[int, int]()
+    of_transfer, last = [], dict[int | tuple[int, int], int]()
     for index, x in enumerate(run.transfers):
-        of_transfer.append(-1 if x.begin == run.finish[run.tables.producer[x.tensor]] else last[x.channel])
-        last[x.channel] = index
+        p = run.tables.producer[x.tensor]
+        place = (p, x.begin) if x.channel == BY_SENDER else x.channel
+        of_transfer.append(-1 if x.begin == run.finish[p] else last[place])
+        last[(p, x.arrive) if x.channel == BY_SENDER else x.channel] = index
     return of_operator, of_transfer

@@ -2,7 +2,8 @@
 
 A run is told by the sequence of operators on every device and of transfers on every channel: with these given, each
 task begins as soon as what it waits for is there and its device or channel is free. Whatever a policy or an order of a
-placement does is such a run, and every such run is a `ProgramOrder` that lists transfers.
+placement does is such a run, and every such run is a `ProgramOrder` that lists transfers. What a device carries itself
+is no choice: it holds the device right behind the operator.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stead.cluster.routes import BY_SENDER, NO_CHANNEL
 from stead.problem import ProgramOrder
 from stead.problem.in_ticks import Tables
-
-NO_CHANNEL = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,29 @@ class Tasks:
     def of(tables: Tables, on: Sequence[int]) -> Tasks:
         """The tasks of a placement whose operators can run and whose tensors have a way."""
         made = Tasks()
+        carried = [0] * tables.operators  # ticks that the device of each operator carries what it has made
+        sends: list[tuple[int, int, Task]] = []
+        for t, p in enumerate(tables.producer):
+            s, copy = on[p], 0
+            for k in tables.destinations(t, on):
+                item = tables.operators + t * tables.devices + k
+                wire, channel = tables.wire(t, s, k), tables.channel[s][k]
+                way = wire + tables.latency[s][k]
+                if channel == BY_SENDER:
+                    copy = max(copy, way)
+                    sends.append((t, k, Task(item, -1, 0, carried[p] + way)))
+                else:
+                    resource = tables.devices + channel if channel != NO_CHANNEL else -1
+                    sends.append((t, k, Task(item, resource, wire + tables.gap[s][k], way)))
+            carried[p] += copy
         for v, d in enumerate(on):
             ticks = tables.duration[v][d]
-            made._add(Task(v, d, ticks, ticks))
+            made._add(Task(v, d, ticks + carried[v], ticks))
+        for t, k, task in sends:
+            made.sends[t, k] = made._add(task)
         for t, p in enumerate(tables.producer):
             s = on[p]
             for k in tables.destinations(t, on):
-                wire, channel = tables.wire(t, s, k), tables.channel[s][k]
-                made.sends[t, k] = made._add(
-                    Task(
-                        tables.operators + t * tables.devices + k,
-                        tables.devices + channel if channel != NO_CHANNEL else -1,
-                        wire + tables.gap[s][k],
-                        wire + tables.latency[s][k],
-                    )
-                )
                 made._wait(p, made.sends[t, k])
             for v in tables.readers[t]:
                 made._wait(p if on[v] == s else made.sends[t, on[v]], v)

@@ -6,7 +6,8 @@ Notation    n unit, v operator, t tensor of operator p, s and d devices, h chann
 
     end[v] <= T      start[c] >= end[p]      start[c] >= begin[t,d] + wire + latency  if m[t,s,d] and c is on d
 
-Devices and channels may serve in any order here, and only weights count as memory. So the program's optimum is a
+Devices and channels may serve in any order here, only weights count as memory, and a device that carries what it sends
+is not kept from working. So the program's optimum is a
 *lower bound* on what any placement reaches in any order. Its schedule is scored as the order of its placement: where
 activations fit, too, the bound is attained. Where they do not, every order of that placement which ends before the
 incumbent is looked at; only then is the placement excluded and the program solved again. Where the objective leaves the
@@ -24,13 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
+from stead.cluster.routes import BY_SENDER, NO_CHANNEL
 from stead.problem import Latency, Order, Placement, PlacetoDispatch, Problem
 from stead.problem.in_ticks import IMPOSSIBLE, Tables
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.sim import simulate
 from stead.solvers.auto import Auto
 from stead.solvers.build.schedules import takes_orders
-from stead.solvers.exact.all_orders import NO_CHANNEL, EveryOrder, Tasks
+from stead.solvers.exact.all_orders import EveryOrder, Tasks
 from stead.solvers.exact.programs.program import Outcome, Program, Scale, Settings, run
 from stead.solvers.few_devices import few_devices
 from stead.solvers.part_budgets import limited
@@ -306,7 +308,7 @@ class ScheduleProgram:
                 continue
             wire, latency = tables.wire(t, s, d), tables.latency[s][d]
             way, busy = self.scale.down(wire + latency), self.scale.down(wire + tables.gap[s][d])
-            if tables.channel[s][d] == NO_CHANNEL or (busy == 0 and way == 0):
+            if tables.channel[s][d] < 0 or (busy == 0 and way == 0):
                 for c in readers:
                     when = [source, self._of(c)[d]]
                     program.row([self._start[c], self._end[p]], [1, -1], low=way, when=when)
@@ -431,8 +433,8 @@ def interchangeable(problem: Problem, tables: Tables) -> list[list[int]]:
 
 
 def _partition(channel: NDArray[np.int64]) -> list[int]:
-    """Channels between different devices, numbered by first appearance; -1 stays, it is no queue."""
-    numbers: dict[int, int] = {NO_CHANNEL: NO_CHANNEL}
+    """Channels between different devices, numbered by first appearance; what is no queue stays."""
+    numbers: dict[int, int] = {NO_CHANNEL: NO_CHANNEL, BY_SENDER: BY_SENDER}
     count = len(channel)
     return [
         numbers.setdefault(int(channel[s, d]), len(numbers))

@@ -107,15 +107,17 @@ class ScheduleSearch:
         """Run slices of the native search, each from what the one before left; what the last one left, best first.
 
         `part` changes what is drawn. Every start is tried with sends by producer and by reader. Where there is too
-        little time for that, on small graphs, tensors are sent by reader and one stream goes on to the end. A pool that
-        has been `settled` by a search before is taken as it is.
+        little time for that, on small graphs, tensors are sent by reader and one stream goes on to the end. Devices
+        that carry tensors themselves send by producer. A pool that has been `settled` by a search before is taken as
+        it is.
         """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
             return pool
         small = len(search.problem.graph) <= SMALL
         least = LEAST_EFFORT if small else LARGE_LEAST_EFFORT
         enough = self._evaluations_left(search) >= 2 * least * len(pool)
-        if not settled and takes_orders(search.problem) and (enough or small):
+        chooses = takes_orders(search.problem) and not search.problem.native.carries
+        if not settled and chooses and (enough or small):
             pool = in_both_ways(pool) if enough else [replace(one, by_reader=True) for one in pool]
         streams = self.streams if enough or not small else 1
         fits_so_far = True
@@ -256,7 +258,7 @@ def schedule_of(placement: Placement, name: str) -> Schedule:
     if isinstance(order, ProgramOrder) and not order.sends and order.order is not None:
         return Schedule(placement.devices, order.order, name)
     trace = simulate(placement.problem, placement, memory="off")
-    listed = isinstance(order, ProgramOrder) and order.sends
+    listed = isinstance(order, ProgramOrder) and order.sends and not placement.problem.native.carries
     return Schedule(placement.devices, np.asarray(trace.order, dtype=np.int32), name, listed)
 
 
