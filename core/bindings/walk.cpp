@@ -81,7 +81,7 @@ void bind_walk(nb::module_& module) {
     walk.def_ro("ticks", &Walk::ticks, "-1 if the placement cannot run, -2 where time was up before.")
         .def_ro("over_bytes", &Walk::over_bytes, "What devices lack at their peaks, at least.")
         .def_ro("simulations", &Walk::simulations)
-        .def_ro("retimed", &Walk::retimed, "Whether the order is that of ranks at the chosen devices.");
+        .def_ro("retimed", &Walk::retimed, "Whether the order is one by ranks at the chosen devices.");
     nb::class_<WalkShape>(module, "WalkShape", "Rows and features of the weights of a rule: of devices, of the queue.")
         .def_ro("device_rows", &WalkShape::device_rows)
         .def_ro("device_features", &WalkShape::device_features)

@@ -346,7 +346,7 @@ class Walk:
 
     @property
     def retimed(self) -> bool:
-        """Whether the order is that of ranks at the chosen devices."""
+        """Whether the order is one by ranks at the chosen devices."""
 
 class WalkShape:
     """Rows and features of the weights of a rule: of devices, of the queue."""
