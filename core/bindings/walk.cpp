@@ -60,10 +60,7 @@ void bind_walk(nb::module_& module) {
                 check_few_devices(problem, "a walk");
                 new (self) WalkTables(problem, vector(unit_of), vector(forward_of));
             },
-            "problem"_a, "unit_of"_a.noconvert(), "forward_of"_a.noconvert(), nb::keep_alive<1, 2>())
-        .def_prop_ro(
-            "context", [](const WalkTables& self) { return column<double>(self.context, [](double x) { return x; }); },
-            "Numbers of the problem that rules weigh their features by.");
+            "problem"_a, "unit_of"_a.noconvert(), "forward_of"_a.noconvert(), nb::keep_alive<1, 2>());
     nb::class_<WalkVariant>(module, "WalkVariant", "How one walk goes, apart from the weights of its rule.")
         .def(
             "__init__",

@@ -313,10 +313,6 @@ class WalkTables:
 
     def __init__(self, problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], forward_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
-    @property
-    def context(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
-        """Numbers of the problem that rules weigh their features by."""
-
 class WalkVariant:
     """How one walk goes, apart from the weights of its rule."""
 
