@@ -60,10 +60,7 @@ void bind_walk(nb::module_& module) {
                 check_few_devices(problem, "a walk");
                 new (self) WalkTables(problem, vector(unit_of), vector(forward_of));
             },
-            "problem"_a, "unit_of"_a.noconvert(), "forward_of"_a.noconvert(), nb::keep_alive<1, 2>())
-        .def_prop_ro(
-            "context", [](const WalkTables& self) { return column<double>(self.context, [](double x) { return x; }); },
-            "Numbers of the problem that rules weigh their features by.");
+            "problem"_a, "unit_of"_a.noconvert(), "forward_of"_a.noconvert(), nb::keep_alive<1, 2>());
     nb::class_<WalkVariant>(module, "WalkVariant", "How one walk goes, apart from the weights of its rule.")
         .def(
             "__init__",
@@ -81,7 +78,7 @@ void bind_walk(nb::module_& module) {
     walk.def_ro("ticks", &Walk::ticks, "-1 if the placement cannot run, -2 where time was up before.")
         .def_ro("over_bytes", &Walk::over_bytes, "What devices lack at their peaks, at least.")
         .def_ro("simulations", &Walk::simulations)
-        .def_ro("retimed", &Walk::retimed, "Whether the order is that of ranks at the chosen devices.");
+        .def_ro("retimed", &Walk::retimed, "Whether the order is one by ranks at the chosen devices.");
     nb::class_<WalkShape>(module, "WalkShape", "Rows and features of the weights of a rule: of devices, of the queue.")
         .def_ro("device_rows", &WalkShape::device_rows)
         .def_ro("device_features", &WalkShape::device_features)

@@ -208,17 +208,25 @@ private:
         return chosen;
     }
 
-    /// The same devices in the order of upward ranks at their costs, if that is better.
+    /// The best of three orders at the same devices: as it was walked, by upward ranks at their costs, and by the ranks
+    /// of the better of these two, waiting included.
     Walk retimed(Walk walk, Judge& judge) const {
+        try_order(walk, placed_ranks(problem_, walk.devices), judge);
+        try_order(walk, busy_ranks(problem_, walk.devices, walk.order), judge);
+        return walk;
+    }
+
+    /// Gives the walk the order of `rank` if that is better.
+    void try_order(Walk& walk, const std::vector<double>& rank, Judge& judge) const {
         Timeline timeline(tables_.list, true);
-        for (const std::int32_t v : by_rank(placed_ranks(problem_, walk.devices))) timeline.run(v, walk.devices[v]);
+        for (const std::int32_t v : by_rank(rank)) timeline.run(v, walk.devices[v]);
         Walk other{timeline.devices(), timeline.order()};
         other.retimed = true;
         other.simulations = walk.simulations;
         judge.judge(other);
         walk.simulations = other.simulations;
         const auto key = [](const Walk& one) { return std::pair(one.over_bytes, one.ticks); };
-        return key(other) < key(walk) ? std::move(other) : std::move(walk);
+        if (key(other) < key(walk)) walk = std::move(other);
     }
 
     const WalkTables& tables_;

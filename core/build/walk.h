@@ -29,7 +29,7 @@ struct WalkVariant {
     Average average = Average::mean;  // of the ranks
     double noise = 0.0;               // of random numbers that are added to logits
     std::uint64_t seed = 0;           // of these numbers
-    bool retime = false;              // try the order of upward ranks at the chosen devices, too; keep the better one
+    bool retime = false;              // try two orders by ranks at the chosen devices, too; keep the best one
     std::int32_t rule = 0;            // the row of its weights
     std::int32_t opinion = none;      // the row of the opinions that are added to logits
     std::int32_t guide = none;        // the schedule that it goes on from; the rest is for those that have one
@@ -45,7 +45,7 @@ struct Walk {
     Ticks ticks = -1;                   // length when operators run in this order; -1 if the placement cannot run
     std::int64_t over_bytes = 0;        // what devices lack at their peaks, all together; at least
     int simulations = 0;
-    bool retimed = false;               // the order is that of ranks at the chosen devices
+    bool retimed = false;               // the order is one by ranks at the chosen devices
 
     static constexpr Ticks not_built = -2;  // time was up before; devices and order mean nothing then
 };

@@ -1,7 +1,7 @@
 """Networks whose opinions walks follow, asked zero-shot on families that they have never seen, beside their controls.
 
     python experiments/walk/networks.py [--gdp FILE] [--placeto FILE]    resumable; results/networks.json
-    python experiments/walk/networks.py --fine-tune 80                   GNMT-8 of 80 steps: asked once, then fine-tuned
+    python experiments/walk/networks.py --fine-tune 80                   GNMT-8 of 80 steps, asked once and fine-tuned
     python experiments/walk/networks.py --validate                       both on unseen made-up problems, beside zero
     python experiments/walk/networks.py --tables                         results/networks.md from what there is
 
@@ -16,6 +16,7 @@ import argparse
 import math
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,33 +118,51 @@ def validate(files: dict[str, Path]) -> None:
         print(f"{name}: {math.exp(np.mean(own)):.4f} of zero opinions, +- {error:.4f}, {len(own)} problems")
 
 
-def tuned(updates: int, path: Path) -> dict[str, Any]:
+TUNED = {
+    "heft": "the heft family", "zero": "control: opinions of zero, 16 walks",
+    "asked": "`gdp`, decoder=walk, asked once", "tuned": "fine-tuned",
+    "frozen": "control: the same at learning rate 0", "scratch": "no policy",
+}  # fmt: skip
+ONCE = ("heft", "zero", "asked")  # which no seed changes
+
+
+def tuned(cells: Cells, updates: int, path: Path, seeds: int) -> None:
     """A held-out graph of more than 50,000 operators: asked once, fine-tuned, and the same without a policy."""
     problem = load(HUGE, CLUSTERS["4 equal"]).problem(Latency())
     _ = problem.native
     asked_once = GDP(policy=str(path), polish=False, threads=1, samples=TUNED_SAMPLES, decoder="walk")
-    row: dict[str, Any] = {"operators": len(problem.graph), "updates": updates}
-    row["heft"] = timed(lambda: Heft().solve(problem, Budget()))
-    row["zero"] = timed(lambda: Walk(policy="zero", threads=1).solve(problem, Budget()))
-    row["asked"] = timed(lambda: asked_once.solve(problem, Budget()))
-    row["tuned"] = timed(lambda: replace(asked_once, fine_tune=updates).solve(problem, Budget()))
-    row["scratch"] = timed(lambda: replace(asked_once, policy="", updates=updates).solve(problem, Budget()))
-    return row
-
-
-def tuned_table(row: dict[str, Any]) -> list[str]:
-    """How far fine-tuning comes."""
-    titles = {
-        "heft": "the heft family", "zero": "control: opinions of zero, 16 walks",
-        "asked": "`gdp`, decoder=walk, asked once",
-        "tuned": f"fine-tuned, {row['updates']} updates", "scratch": f"no policy, {row['updates']} updates",
+    after = replace(asked_once, fine_tune=updates)
+    solvers: dict[str, Any] = {
+        "heft": Heft(), "zero": Walk(policy="zero", threads=1), "asked": asked_once, "tuned": after,
+        "frozen": replace(after, learning_rate=0.0), "scratch": replace(asked_once, policy="", updates=updates),
     }  # fmt: skip
-    lines = [f"| GNMT-8, 80 steps, {row['operators']:,} operators | seconds / heft | found by | evaluations | CPU s |"]
-    lines.append("|---|---:|---|---:|---:|")
-    for key, title in titles.items():
-        one = row[key]
-        ratio = one["seconds"] / row["heft"]["seconds"]
-        lines.append(f"| {title} | {ratio:.3f} | {one['found_by']} | {one['evaluations']:,} | {one['cpu']:.0f} |")
+    cells.get("graph", lambda: {"operators": len(problem.graph), "updates": updates})
+    for seed in range(seeds):
+        for name, solver in solvers.items():
+            if seed == 0 or name not in ONCE:
+                work = partial(solver.solve, problem, Budget(), seed)
+                cells.get(f"{name} | {seed}", partial(timed, work))
+
+
+def tuned_table(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """How far fine-tuning comes: medians over seeds, the least and the most."""
+    graph = rows["graph"]
+    lines = [
+        f"| GNMT-8, 80 steps, {graph['operators']:,} operators, {graph['updates']} updates | seeds | seconds / heft |"
+        " found by | evaluations | CPU s |",
+        "|---|---:|---:|---|---:|---:|",
+    ]
+    heft = rows["heft | 0"]["seconds"]
+    for name, title in TUNED.items():
+        own = [row for key, row in rows.items() if key.startswith(f"{name} | ")]
+        if not own:
+            continue
+        ratios = sorted(row["seconds"] / heft for row in own)
+        spread = f" ({ratios[0]:.3f} to {ratios[-1]:.3f})" if len(own) > 1 else ""
+        by = ", ".join(sorted({row["found_by"].partition(", variant")[0] for row in own}))
+        evaluations, cpu = (float(np.median([row[key] for row in own])) for key in ("evaluations", "cpu"))
+        middle = float(np.median(ratios))
+        lines.append(f"| {title} | {len(own)} | {middle:.3f}{spread} | {by} | {evaluations:,.0f} | {cpu:.0f} |")
     return lines
 
 
@@ -177,6 +196,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--validate", action="store_true")
     parser.add_argument("--fine-tune", type=int, default=0, metavar="UPDATES")
+    parser.add_argument("--seeds", type=int, default=5, help="of fine-tuning")
     given = parser.parse_args()
     files = {"gdp": given.gdp, "placeto": given.placeto}
     if given.validate:
@@ -184,10 +204,9 @@ def main() -> None:
         return
     tuning = Cells(RESULTS / "fine_tune.json")
     if given.fine_tune:
-        tuning.get("gnmt-8", lambda: tuned(given.fine_tune, given.gdp))
-    for row in tuning.rows.values():
-        for page in PAGES[:2]:
-            fill(page, "fine-tuning", tuned_table(row))
+        tuned(tuning, given.fine_tune, given.gdp, given.seeds)
+    for page in PAGES[:2]:
+        fill(page, "fine-tuning", tuned_table(tuning.rows))
     if given.fine_tune:
         return
     cells = Cells(RESULTS / "networks.json")

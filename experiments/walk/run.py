@@ -1,10 +1,8 @@
 """Judge the walk on families it has never seen; what it was trained by is `stead train walk`.
 
     python experiments/walk/run.py judge     the policy of the package beside its controls
-    python experiments/walk/run.py more      the same problems with 40 walks instead of 16, about 3 times heft's CPU
     python experiments/walk/run.py large     as a start of search, on graphs of 5,000 operators and more
     python experiments/walk/run.py data      rules trained on 20, 200, 1,000 and 5,000 problems, as many walks each
-    python experiments/walk/run.py plan FILE         the policy of the package with walks that go on chosen anew
     python experiments/walk/run.py validate FILE ...    policies side by side on unseen made-up problems
     python experiments/walk/run.py auto      `auto` that begins with the walk beside `auto`, large graphs
     python experiments/walk/run.py tables    results/README.md from what there is
@@ -33,10 +31,10 @@ from stead.learn.walk.evolution import Evolution, MadeProblems, Strategy
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import PRETRAINED, ZERO, Walk
 from stead.learn.walk.walk_plans import WALKS
-from stead.learn.walk.walk_rounds import ANEW_SHARE, Progress
+from stead.learn.walk.walk_rounds import Progress
 from stead.learn.walk.walk_rules import Grounds, Rules
 from stead.learn.walk.walk_steps import Step
-from stead.learn.walk.walk_training import PLAN_SCOPE, Recipe, unseen, went_on
+from stead.learn.walk.walk_training import LARGE_PLAN_SCOPE, PLAN_SCOPE
 from stead.problem import Problem
 from stead.sim.bounds import best_bound
 from stead.solvers import Budget, Solution
@@ -55,11 +53,12 @@ OPERATORS_PER_SECOND = 15e6  # that search decodes on one thread, about
 AMOUNTS = (20, 200, 1000, 5000)
 CURVE = Evolution(generations=300, pairs=12, batch=20)  # of the curve over the amount of data: 6,000 times a problem
 VALIDATED = range(11_000_000, 11_000_250)  # seeds that neither rules nor plans were chosen on
+VALIDATED_LARGE = range(11_500_000, 11_500_025)
 AUTO = ("gnmt-8", "rnnlm-8", "nasnet-large", "amoebanet", "t5-large")
 AUTO_SECONDS = (1.0, 5.0)  # of the processor
 AUTO_SEEDS = range(2)
 CPU_SECONDS = (1.0,)  # of a search with its starts
-MORE = 40  # walks
+MORE = 36  # walks, which take about three times heft's CPU
 RANDOM = (1, 2)  # seeds of the control with random weights
 
 
@@ -122,10 +121,12 @@ def judged(case: Case, rules: Rules, folder: Path) -> dict[str, Any]:
     row["walk, 1"] = timed(lambda: Walk(walks=1, threads=1).solve(problem, Budget()))
     row["walk, anew"] = timed(lambda: Walk(walks=WALKS // 2, threads=1).solve(problem, Budget()))
     row["zero"] = timed(lambda: Walk(policy="zero", threads=1).solve(problem, Budget()))
-    for name, policy in (("walk, heft", PRETRAINED), ("zero, heft", ZERO)):
-        choice = Walk(policy=policy, with_heft=True, threads=1)
-        row[name] = timed(lambda choice=choice: choice.solve(problem, Budget()))
-        row[name]["evaluations"] += heft_walks(problem)
+    for name, policy in (("walk", PRETRAINED), ("zero", ZERO)):
+        for walks, with_heft in ((WALKS, True), (MORE, False), (MORE, True)):
+            choice = Walk(policy=policy, walks=walks, with_heft=with_heft, threads=1)
+            own = ", ".join([name, *["more"] * (walks == MORE), *["heft"] * with_heft])
+            row[own] = timed(lambda choice=choice: choice.solve(problem, Budget()))
+            row[own]["evaluations"] += heft_walks(problem) * with_heft
     for seed in RANDOM:
         path = folder / f"random-{seed}.safetensors"
         if not path.exists():
@@ -148,13 +149,6 @@ def judge() -> None:
         for cases in (zoo_cases, own_cases):
             for case in cases():
                 cells.get(case.key, lambda case=case: judged(case, rules, Path(folder)))
-
-
-def more() -> None:
-    """As many walks as three times the CPU of heft is worth, beyond the plan with noise."""
-    cells = Cells(RESULTS / "more.json")
-    for case in zoo_cases():
-        cells.get(case.key, lambda case=case: timed(lambda: Walk(walks=MORE, threads=1).solve(case.problem, Budget())))
 
 
 def large() -> None:
@@ -260,32 +254,22 @@ def learned(amount: int, seed: int, unseen: list[Grounds]) -> dict[str, Any]:
     return {"ratio": math.exp(float(np.mean(gains))), "error": error, "problems": len(gains), "cpu": spent}
 
 
-def plan(paths: list[Path]) -> None:
-    """The rules and the first walks of the package, with walks behind them that go on, as a training run ends."""
-    rules, anew = Walk().rules, math.ceil(ANEW_SHARE * WALKS)
-    plans, zero_plans = (
-        {kind: walks[:anew] for kind, walks in own.items()} for own in (rules.plans, rules.zero_plans)
-    )
-    begun = Rules(rules.weights, plans, zero_plans, rules.trained)
-    found, _ = went_on(begun, list(unseen(Recipe())), WALKS)
-    for path in paths:
-        found.save(path)
-
-
 def validate(paths: list[Path]) -> None:
     """Best of the walks of each policy beside those of list scheduling, on made-up problems that nothing has seen."""
     policies = {"zero weights": Walk().rules.without_learning(), "shipped": Walk().rules}
     policies |= {str(path): Rules.load(path) for path in paths}
-    lengths: dict[str, list[float]] = {name: [] for name in policies}
-    for seed in VALIDATED:
-        grounds = Grounds(made_problem(seed, PLAN_SCOPE).problem)
-        for name, rules in policies.items():
-            lengths[name].append(Progress(grounds, rules.weights, rules.plans[grounds.kind]).length)
-    zero = np.array(lengths["zero weights"])
-    for name, found in lengths.items():
-        gains = np.array(found) - zero
-        error = gains.std() / math.sqrt(len(gains))
-        print(f"{name}: {math.exp(gains.mean()):.4f} of zero weights, +- {error:.4f}, {len(gains)} problems")
+    for seeds, scope in ((VALIDATED, PLAN_SCOPE), (VALIDATED_LARGE, LARGE_PLAN_SCOPE)):
+        lengths: dict[str, list[float]] = {name: [] for name in policies}
+        for seed in seeds:
+            grounds = Grounds(made_problem(seed, scope).problem)
+            for name, rules in policies.items():
+                lengths[name].append(Progress(grounds, rules.weights, rules.plans[grounds.kind]).length)
+        print(f"{len(seeds)} problems of {scope.least} to {scope.most} operators")
+        for other in ("zero weights", "shipped"):
+            for name in set(policies) - {other}:
+                gains = np.array(lengths[name]) - np.array(lengths[other])
+                error = gains.std() / math.sqrt(len(gains))
+                print(f"  {name}: {math.exp(gains.mean()):.4f} of {other}, +- {error:.4f}", flush=True)
 
 
 def mean_ratio(rows: Iterable[tuple[float | None, float | None]]) -> tuple[float, int, int, int]:
@@ -302,12 +286,6 @@ def told(rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], float | N
     return f"{ratio:.3f} ({wins}/{losses}{left})"
 
 
-def pooled(row: dict[str, Any], name: str) -> float | None:
-    """The better of something and the heft family."""
-    both = [row[one]["seconds"] for one in (name, "heft") if row[one]["seconds"] is not None]
-    return min(both, default=None)
-
-
 def spent(rows: list[dict[str, Any]], *names: str) -> str:
     """Mean CPU milliseconds."""
     return f"{1000 * sum(row[name]['cpu'] for row in rows for name in names) / len(rows):.0f}"
@@ -318,22 +296,30 @@ def simulated(rows: list[dict[str, Any]], *names: str) -> str:
     return f"{sum(row[name]['evaluations'] for row in rows for name in names) / len(rows):.0f}"
 
 
+def _seconds(name: str) -> Callable[[dict[str, Any]], float | None]:
+    return lambda row: row[name]["seconds"]  # type: ignore[no-any-return]
+
+
 def judge_table(rows: list[dict[str, Any]]) -> list[str]:
     """Held-out families: everybody beside the heft family."""
     parts = ("recurrent", "others", "own random families")
     zoo = [row for row in rows if row["part"] != parts[2]]
     shown: list[tuple[str, tuple[str, ...], Callable[[dict[str, Any]], float | None]]] = [
-        ("`walk`: best of 16 walks", ("walk",), lambda row: row["walk"]["seconds"]),
-        ("`walk` with heft in the pool", ("walk, heft",), lambda row: row["walk, heft"]["seconds"]),
-        ("the first walk of the plan alone", ("walk, 1",), lambda row: row["walk, 1"]["seconds"]),
-        ("the first 8, which begin anew", ("walk, anew",), lambda row: row["walk, anew"]["seconds"]),
-        ("control: zero weights, 16 walks", ("zero",), lambda row: row["zero"]["seconds"]),
-        ("control: zero weights with heft in the pool", ("zero, heft",), lambda row: row["zero, heft"]["seconds"]),
+        ("`walk`: best of 16 walks", ("walk",), _seconds("walk")),
+        ("`walk` with heft in the pool", ("walk, heft",), _seconds("walk, heft")),
+        (f"`walk`: {MORE} walks", ("walk, more",), _seconds("walk, more")),
+        (f"`walk`: {MORE} walks with heft in the pool", ("walk, more, heft",), _seconds("walk, more, heft")),
+        ("the first walk of the plan alone", ("walk, 1",), _seconds("walk, 1")),
+        ("the first 8, which begin anew", ("walk, anew",), _seconds("walk, anew")),
+        ("control: zero weights, 16 walks", ("zero",), _seconds("zero")),
+        ("control: zero weights with heft in the pool", ("zero, heft",), _seconds("zero, heft")),
+        (f"control: zero weights, {MORE} walks", ("zero, more",), _seconds("zero, more")),
+        (f"control: zero weights, {MORE} walks with heft", ("zero, more, heft",), _seconds("zero, more, heft")),
         *(
-            (f"control: random weights {seed}", (f"random {seed}",), lambda row, s=seed: row[f"random {s}"]["seconds"])
+            (f"control: random weights {seed}", (f"random {seed}",), _seconds(f"random {seed}"))
             for seed in RANDOM
         ),
-        ("`search` from heft", ("search",), lambda row: row["search"]["seconds"]),
+        ("`search` from heft", ("search",), _seconds("search")),
         ("bound", (), lambda row: row["bound"]),
     ]
     lines = [
@@ -355,8 +341,8 @@ def family_table(rows: list[dict[str, Any]]) -> list[str]:
     for family in dict.fromkeys(row["family"] for row in rows):
         own = [row for row in rows if row["family"] == family]
         cells = [
-            told(own, lambda row: row["walk"]["seconds"]), told(own, lambda row: row["walk, heft"]["seconds"]),
-            told(own, lambda row: row["zero"]["seconds"]), told(own, lambda row: row["search"]["seconds"]),
+            told(own, _seconds("walk")), told(own, _seconds("walk, heft")),
+            told(own, _seconds("zero")), told(own, _seconds("search")),
         ]  # fmt: skip
         lines.append(f"| {family} | {len(own)} | {' | '.join(cells)} |")
     return lines
@@ -387,25 +373,13 @@ def data_table(rows: dict[str, dict[str, Any]]) -> list[str]:
 def tables() -> None:
     """Everything that has been measured, as a page."""
     lines = ["# Results of the walk", "", "Written by `python experiments/walk/run.py tables`.", ""]
-    found = {name: Cells(RESULTS / f"{name}.json").rows for name in ("judge", "more", "large", "auto", "data")}
-    for key, row in found["more"].items():
-        found["judge"].get(key, {})["more"] = row
+    found = {name: Cells(RESULTS / f"{name}.json").rows for name in ("judge", "large", "auto", "data")}
     if rows := list(found["judge"].values()):
         for page in PAGES:
             fill(page, "held-out families", judge_table(rows))
         fill(LAB_BOOK, "by family", family_table(rows))
         lines += ["## Held-out families: ratio to the heft family (wins/losses)", "", *judge_table(rows), ""]
         lines += ["## The same by family", "", *family_table(rows), ""]
-    if many := [row for row in found["judge"].values() if "more" in row]:
-        alone, both = told(many, lambda row: row["more"]["seconds"]), told(many, lambda row: pooled(row, "more"))
-        parts = ", ".join(
-            f"{part} {told([row for row in many if row['part'] == part], lambda row: row['more']['seconds'])}"
-            for part in ("recurrent", "others")
-        )
-        lines += [f"With {MORE} walks on the zoo and nmt: {alone}, {parts}; the better of it and heft {both}.", ""]
-        lines[-2] += f" {spent(many, 'more')} CPU ms where heft takes {spent(many, 'heft')}."
-        for page in PAGES:
-            fill(page, "more walks", [lines[-2]])
     if found["large"]:
         fill(LAB_BOOK, "large graphs", large_table(found["large"]))
         lines += ["## As a start of search, large graphs", "", *large_table(found["large"]), ""]
@@ -423,13 +397,12 @@ def tables() -> None:
 def main() -> None:
     """Run a part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"judge": judge, "more": more, "large": large, "auto": auto, "data": data, "tables": tables}
-    on_files = {"plan": plan, "validate": validate}
-    parser.add_argument("part", choices=[*parts, *on_files])
+    parts = {"judge": judge, "large": large, "auto": auto, "data": data, "tables": tables}
+    parser.add_argument("part", choices=[*parts, "validate"])
     parser.add_argument("files", nargs="*", type=Path)
     given = parser.parse_args()
-    if given.part in on_files:
-        on_files[given.part](given.files)
+    if given.part == "validate":
+        validate(given.files)
         return
     RESULTS.mkdir(exist_ok=True)
     parts[given.part]()

@@ -317,10 +317,6 @@ class WalkTables:
 
     def __init__(self, problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], forward_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
-    @property
-    def context(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]:
-        """Numbers of the problem that rules weigh their features by."""
-
 class WalkVariant:
     """How one walk goes, apart from the weights of its rule."""
 
@@ -350,7 +346,7 @@ class Walk:
 
     @property
     def retimed(self) -> bool:
-        """Whether the order is that of ranks at the chosen devices."""
+        """Whether the order is one by ranks at the chosen devices."""
 
 class WalkShape:
     """Rows and features of the weights of a rule: of devices, of the queue."""

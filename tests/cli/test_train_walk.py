@@ -25,7 +25,8 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _few(build):  # type: ignore[no-untyped-def]
-    return lambda self, *given, **more: build(self, *given, **{**more, "least_planned": 1, "most_looked_at": 6})
+    small = {"least_planned": 1, "most_looked_at": 6, "most_looked_at_large": 0}
+    return lambda self, *given, **more: build(self, *given, **{**more, **small})
 
 
 def test_rules_are_trained_on_made_up_problems_and_used(capsys: pytest.CaptureFixture[str]) -> None:

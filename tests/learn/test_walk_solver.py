@@ -17,7 +17,7 @@ from stead.errors import BadInput
 from stead.learn.walk import walking
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
-from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Rules
+from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Rules, shaken, weight_scales
 from stead.learn.walk.walk_steps import Again, Step
 from stead.sim import simulate
 from stead.solvers import search_state
@@ -54,7 +54,7 @@ def test_found_by_tells_learned_rules_from_zero_weights() -> None:
     assert any(name.startswith("walk, learned rule") for name in found)
     for seed in UNSEEN[:4]:
         control = Walk(policy="zero").solve(problem_of(seed), Budget())
-        assert control.found_by.startswith("walk, zero weights, variant")
+        assert control.found_by.startswith("walk, zero weights")
 
 
 def test_a_policy_without_learning_is_never_credited(tmp_path: Path) -> None:
@@ -125,6 +125,30 @@ def test_more_walks_repeat_the_plan_with_noise_that_the_seed_decides() -> None:
     assert many <= few
     again = [Walk(walks=80, threads=threads).solve(problem, Budget(), 1) for threads in (1, 3)]
     assert np.array_equal(again[0].placement.devices, again[1].placement.devices)
+
+
+def test_who_walks_with_shaken_weights_says_so_and_those_that_go_on_from_it_too(tmp_path: Path) -> None:
+    rules, path = Rules.load(SHIPPED), tmp_path / "shaken.safetensors"
+    plans = {kind: (Step(0), *[Again(shake=0.3)] * 12, *[Again()] * 4) for kind in KINDS}
+    Rules(rules.weights[:1], plans, plans).save(path)
+    found = [Walk(policy=str(path), walks=17).solve(problem_of(seed), Budget()).found_by for seed in UNSEEN]
+    numbers = {int(one.rsplit(" ", 1)[1]) for one in found if one.startswith("walk, zero weights shaken, variant ")}
+    assert min(numbers) <= 13  # shaken itself
+    assert max(numbers) > 13  # goes on from one that is
+    assert all(one.startswith(("walk, zero weights shaken, ", "walk, zero weights, variant 1")) for one in found)
+
+
+def test_weights_are_shaken_by_the_seed_and_the_number_of_the_walk_alone() -> None:
+    row = np.zeros(Rules.load(SHIPPED).weights.shape[1])
+    one, same, other = (shaken(row, 0.3, np.random.default_rng([seed, 4])) for seed in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert np.std(one / weight_scales()) == pytest.approx(0.3, rel=0.1)
+
+
+def test_large_problems_have_a_plan_of_their_own() -> None:
+    grounds = [Grounds(problem_of(5, least, 3 * least)) for least in (60, 3000)]
+    assert [one.kind.large for one in grounds] == [False, True]
 
 
 def test_what_does_not_fit_is_walked_again_with_less_room() -> None:

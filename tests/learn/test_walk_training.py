@@ -168,7 +168,7 @@ def test_where_no_problem_was_seen_a_plan_goes_on_as_walks_come() -> None:
     assert lengths == []
 
 
-@pytest.mark.parametrize("walk", [Step(3, 2.0, 1.0, "min", 1), Again(), Again(0.5, 0.25, 2.0, True)])
+@pytest.mark.parametrize("walk", [Step(3, 2.0, 1.0, "min", 1), Again(), Again(0.5, 0.25, 2.0, 0.1, True)])
 def test_a_walk_of_a_plan_is_read_as_it_was_written(walk: Step | Again) -> None:
     assert read_walk(listed(walk)) == walk
 
@@ -192,7 +192,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     """A recipe that takes a second."""
     monkeypatch.setattr(walk_training, "MEMBERS", (Member(30, 120), Member(30, 120, 0.5)))
     monkeypatch.setattr(walk_training, "PLAN_SCOPE", SMALL)
-    return Recipe(generations=2, seed=1, walks=5, least_planned=1, most_looked_at=8)
+    return Recipe(generations=2, seed=1, walks=5, least_planned=1, most_looked_at=8, most_looked_at_large=0)
 
 
 def test_a_training_run_can_be_killed_at_any_time_and_writes_the_same_file(tmp_path: Path, quick: Recipe) -> None:
@@ -236,16 +236,21 @@ def test_a_policy_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_files_without_walks_that_go_on_are_still_read(tmp_path: Path) -> None:
     arrays, document = tensor_file.load(SHIPPED)
     path, plan = tmp_path / "walk.safetensors", [[0, 1.0, 0.0, "mean", 0]]
-    plans = {str(kind): plan for kind in KINDS}
+    plans = {str(kind): plan for kind in KINDS if not kind.large}
     tensor_file.save(path, arrays, {**document, "format": 1, "plans": plans, "zero_plans": plans})
-    assert Rules.load(path).plans[KINDS[0]] == (Step(0),)
+    assert Rules.load(path).plans == {kind: (Step(0),) for kind in KINDS}
+
+
+def test_walks_of_files_without_shakes_are_not_shaken() -> None:
+    given = {name: value for name, value in AGAIN.items() if name != "shake"}
+    assert read_walk({**given, "tail": 0.5}) == Again(tail=0.5)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"policy": "gdp"}, "holds a policy 'gdp'"),
-        ({"format": 3}, "other features"),
+        ({"format": 4}, "other features"),
         ({"shape": [1, 2, 3, 4]}, "other features"),
         ({"plans": {}}, "plans are needed"),
         ({"plans": []}, "does not say which walks"),

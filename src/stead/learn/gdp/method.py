@@ -22,6 +22,8 @@ Presets, and why
                                                        not count
     baseline      moving average 0.99                  mean of the batch, standardised
     samples       16                                   256: they share one pass, and more of them find more
+    noise         every unit rolls its own dice        of every three samples one like that, one with a noise per layer,
+                                                       one with a noise per eighth of the order (coherence.py)
     optimiser     Adam 1e-3, gradient norm 1           the same; 3e-4 after imitation
     PPO           clip 0.2, 4 epochs, weight 1,        clip 0.2, 2 epochs, weight 1 from scratch with entropy 0.05 to 0:
                   entropy 0.01                         with weight 0.1 elites froze a poor placement; 0.3 without
@@ -58,6 +60,7 @@ from numpy.typing import NDArray
 
 from stead.coarsen import Grouping, single_groups, unit_groups
 from stead.errors import BadInput
+from stead.learn.gdp.coherence import Noise, shared_by
 from stead.learn.gdp.features import (
     BESIDE_FEATURES,
     CUT,
@@ -210,10 +213,11 @@ class GDP:
     graphs_per_step: int = 4
     polish: bool = True
     threads: int = 0  # of the simulator; 0: all cores
+    noise: str = ""  # that units share in samples: alone (none), layers, segments, mixed; empty: that of the variant
     decoder: str = "devices"  # of all units at once; or walk: list scheduling that follows the network's opinions
 
     def __post_init__(self) -> None:
-        check_words(self, {"variant": get_args(Variant), "decoder": get_args(Decoder)})
+        check_words(self, {"variant": get_args(Variant), "decoder": get_args(Decoder), "noise": ("", *get_args(Noise))})
         if self.walks and self.variant != "corrected":
             raise BadInput("gdp: walks follow the corrected variant; leave out variant or decoder")
         check_least(self, dict.fromkeys(("fine_tune", "updates", "samples", "imitation"), 0))
@@ -257,7 +261,10 @@ class GDP:
         if not self.fine_tune and (asked := self.opinions(path)) is not None:
             return asked.solve(problem, budget, seed)
         if not self.fine_tune:
-            return PolicySolver(NetworkPolicy.load(path, GDP), polish=self.polish).solve(problem, budget, seed)
+            policy = NetworkPolicy.load(path, GDP)
+            assert isinstance(policy.method, GDP)
+            policy.method = replace(policy.method, noise=self.noise)
+            return PolicySolver(policy, polish=self.polish).solve(problem, budget, seed)
         same = read_policy(path, GDP)[0].network_options()
         tuned = varied(self, **same, policy=str(path), updates=self.fine_tune, imitation=0)
         if tuned.walks:
@@ -354,7 +361,9 @@ class GDP:
             positions=self.parts.positions,
             looks_at_memory=corrected,
         )
-        return units, replace(found, ordered=self.shape.priorities and takes_orders(problem))
+        noise: Noise = self.noise or ("mixed" if corrected else "alone")  # type: ignore[assignment]
+        shared = shared_by(noise, problem.graph, units)
+        return units, replace(found, ordered=self.shape.priorities and takes_orders(problem), shared=shared)
 
     def looks(self, problem: Problem) -> int:
         """Cuts are simulated for the features; the faithful ones need none."""

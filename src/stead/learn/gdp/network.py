@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from stead.learn.gdp.coherence import drawn_together
 from stead.learn.gdp.fast_ops import AT_ONCE, FeedForward, LargestMessage, SegmentAttention
 from stead.learn.ground.network import Network
 from stead.learn.ground.policy import NOTHING_SEEN, Seen
@@ -64,6 +65,7 @@ class GraphInputs:
     allowed: Tensor  # [M, K]
     room: Room | None = None  # None where memory is ample or is not looked at
     ordered: bool = False  # whether priorities are chosen, too
+    shared: tuple[Tensor | None, ...] = (None,)  # of [M]; whose noise units share, by samples in turn (coherence.py)
     seen: Seen = NOTHING_SEEN  # what was simulated for it
 
 
@@ -211,10 +213,14 @@ class GraphPlacer(Network[GraphInputs]):
     ) -> tuple[Tensor, Tensor]:
         """(devices and classes of units [S, A], log p [S]); greedy: the likeliest everywhere, in the first row."""
         drawn, total = [], torch.zeros(samples)
-        for log_p in self.tables(inputs):
+        for number, log_p in enumerate(self.tables(inputs)):
             part = torch.multinomial(
                 log_p.exp(), samples, replacement=True, generator=generator
             ).T.contiguous()
+            for turn, group in enumerate(inputs.shared if number == 0 else ()):  # priorities stay each for itself
+                if group is not None:
+                    rows = part[turn :: len(inputs.shared)]
+                    rows[:] = drawn_together(log_p, group, len(rows), generator)
             if greedy:
                 part[0] = log_p.argmax(dim=1)
             drawn.append(part)

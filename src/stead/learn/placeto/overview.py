@@ -24,7 +24,7 @@ from stead.learn.walk.opinion_scorer import OpinionScorer
 from stead.learn.walk.opinion_solver import no_walk
 from stead.problem import Problem
 
-LOOKS = 4  # simulations at most: a walk, also in the order of ranks, and when its groups start
+LOOKS = 5  # simulations at most: a walk, also in two orders by ranks, and when its groups start
 
 
 @dataclass(frozen=True, slots=True, eq=False)

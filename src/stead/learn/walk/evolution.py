@@ -29,12 +29,11 @@ from stead import _native
 from stead.errors import BadInput
 from stead.learn.ground import tensor_file
 from stead.learn.walk.made_problems import Scope, made_problem
-from stead.learn.walk.walk_rules import Grounds, weight_count
+from stead.learn.walk.walk_rules import Grounds, weight_count, weight_scales
 from stead.learn.walk.walk_steps import Step
 from stead.problem import Problem
 
 MOMENTUM = 0.9
-CONTEXT_SCALE = 0.3  # of the shakes of weights that contexts multiply
 MOST_DIFFERENCE = 0.1  # of two logarithms: a problem on which all goes wrong says no more than that
 LACK = 0.5  # that a schedule counts longer which does not fit, before what it lacks
 LAST_SHARE = 0.3  # of the generations, whose mean is kept
@@ -63,16 +62,6 @@ class Evolution:
             raise BadInput(f"generations must not be negative, got {self.generations}")
         if not (0 < self.sigma <= 10 and 0 < self.rate <= 10):
             raise BadInput(f"sigma and rate must lie in (0, 10], got {self.sigma} and {self.rate}")
-
-
-def weight_scales() -> NDArray[np.float64]:  # [weight]
-    """How far weights are shaken: those of contexts less."""
-    shape = _native.walk_shape()
-    of_devices = shape.device_rows * shape.device_features
-    scales = np.full(weight_count(), CONTEXT_SCALE)
-    scales[: shape.device_features] = 1.0
-    scales[of_devices : of_devices + shape.queue_features] = 1.0
-    return scales
 
 
 class Source(Protocol):

@@ -103,7 +103,7 @@ class OpinionLoop(Loop[Inputs]):
 
     @property
     def evaluations_per_update(self) -> int:
-        """Two for every walk: as it was walked, and in the order of ranks."""
+        """Three for every walk: as it was walked, and in two orders by ranks."""
         graphs = min(self.training.graphs_per_step, len(self.tasks))
         return PER_WALK * graphs * (2 * self.training.pairs + 1)
 

@@ -21,6 +21,7 @@ from stead.learn.walk.walk_steps import AVERAGES, Step
 from stead.solvers.build.schedules import Schedule
 
 BIASES = (1.0, 2.0, 4.0, 0.5, 10.0)
+LARGE_BIASES = (1.0, 4.0, 10.0)  # of large problems, whose walks take long
 FORESIGHTS = (0.0, 1.0)
 WALKS = 16
 Lengths = dict[Kind, NDArray[np.float64]]  # [problem, candidate]
@@ -28,10 +29,11 @@ Lengths = dict[Kind, NDArray[np.float64]]  # [problem, candidate]
 
 def candidates(rules: Sequence[int], kind: Kind) -> list[Step]:
     """All walks that could be tried: what a unit brings later matters in large units alone."""
+    biases, averages = (LARGE_BIASES, AVERAGES[:1]) if kind.large else (BIASES, AVERAGES)
     return [
         Step(rule, bias, foresight, average, grouping)
         for rule, bias, foresight, average, grouping in product(
-            rules, BIASES, FORESIGHTS, AVERAGES[:1] if kind.alike else AVERAGES, range(kind.groupings)
+            rules, biases, FORESIGHTS, averages[:1] if kind.alike else averages, range(kind.groupings)
         )
         if grouping or not foresight
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from stead.printing.wording import one_line
 from stead.problem import Problem
 from stead.solvers.build.schedules import Schedule, groupings
 
-FORMATS = (1, 2)  # that are read; the first had no walks that go on from others. The last one is written
+FORMATS = (1, 2, 3)  # that are read: without walks that go on, without shakes and large kinds. The last is written
 NAME = "walk"
+LARGE = 2500  # operators, above which a problem has a plan of its own
+CONTEXT_SCALE = 0.3  # of the shakes of weights that contexts multiply
 MOST_GROUPINGS = 3  # the problem's units, with backward beside forward, with all users of a weight together
 SHIPPED = Path(__file__).parents[1] / "pretrained" / "walk.safetensors"
 
@@ -36,6 +38,21 @@ def weight_count() -> int:
     """Weights of a rule."""
     shape = _native.walk_shape()
     return shape.device_rows * shape.device_features + shape.queue_rows * shape.queue_features
+
+
+def weight_scales() -> NDArray[np.float64]:  # [weight]
+    """How far weights are shaken: those of contexts less."""
+    shape = _native.walk_shape()
+    of_devices = shape.device_rows * shape.device_features
+    scales = np.full(weight_count(), CONTEXT_SCALE)
+    scales[: shape.device_features] = 1.0
+    scales[of_devices : of_devices + shape.queue_features] = 1.0
+    return scales
+
+
+def shaken(row: NDArray[np.float64], shake: float, draw: np.random.Generator) -> NDArray[np.float64]:  # [weight]
+    """Weights of a rule with normal numbers added: all decisions of a walk differ in the same way."""
+    return np.clip(row + shake * weight_scales() * draw.standard_normal(len(row)), -MOST_WEIGHT, MOST_WEIGHT)
 
 
 def _shape() -> list[int]:
@@ -50,12 +67,18 @@ class Kind:
 
     groupings: int  # that it has
     alike: bool  # all devices take the same time for everything, so that averages of costs are the same
+    large: bool = False
 
     def __str__(self) -> str:
-        return f"{self.groupings} {'alike' if self.alike else 'unlike'}"
+        return f"{self.groupings} {'alike' if self.alike else 'unlike'}{' large' if self.large else ''}"
 
 
-KINDS = tuple(Kind(count, alike) for count in range(1, MOST_GROUPINGS + 1) for alike in (True, False))
+KINDS = tuple(
+    Kind(count, alike, large)
+    for large in (False, True)
+    for count in range(1, MOST_GROUPINGS + 1)
+    for alike in (True, False)
+)
 Plans = Mapping[Kind, tuple[Planned, ...]]
 
 
@@ -142,7 +165,9 @@ def _listed(plans: Plans) -> dict[str, object]:
 
 def _read_plans(given: object) -> Plans:
     known = {str(kind): kind for kind in KINDS}
-    return {known[name]: tuple(map(read_walk, walks)) for name, walks in _mapping(given).items()}
+    plans = {known[name]: tuple(map(read_walk, walks)) for name, walks in _mapping(given).items()}
+    small = {kind: plans[replace(kind, large=False)] for kind in KINDS if replace(kind, large=False) in plans}
+    return small | plans  # files of the first two formats have no plans for large problems
 
 
 def _mapping(given: object) -> dict[str, Any]:
@@ -167,7 +192,7 @@ class Grounds:
         """Which plan suits it."""
         seconds = self.problem.costs.seconds
         alike = bool((seconds == seconds[:, :1]).all() and self.problem.allowed.all())
-        return Kind(len(self.unit_groups), alike)
+        return Kind(len(self.unit_groups), alike, len(self.problem.graph) > LARGE)
 
     def coarsest(self, devices: NDArray[np.uint8]) -> int:  # [operator]
         """The last of its groupings in which no unit is on two devices."""

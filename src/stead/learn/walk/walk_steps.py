@@ -21,6 +21,7 @@ class Again:
     tail: float = 0.0  # weight of the longest way behind an operator when devices are compared
     cling: float = 0.0  # preference for the device that the best walk has
     noise: float = 0.0  # of logits
+    shake: float = 0.0  # of the weights of the best walk's rule
     finest: bool = False  # with the units of the problem, whatever those of the best walk are
 
     def after(self, best: Step) -> Step:
@@ -90,8 +91,9 @@ def read_walk(given: Any) -> Planned:
 
 def _read_again(given: Mapping[str, Any]) -> Again:
     types = {one.name: one.type for one in fields(Again)}
+    whole = {"shake": 0.0, **given}  # which files of the second format do not have
     found: dict[str, Any] = {
-        name: _weight(value) if types.get(name) == "float" else value for name, value in given.items()
+        name: _weight(value) if types.get(name) == "float" else value for name, value in whole.items()
     }
     if {name: type(value).__name__ for name, value in found.items()} != types:
         raise ValueError(f"no walk: {given!r}")

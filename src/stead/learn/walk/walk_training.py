@@ -23,11 +23,13 @@ from stead.learn.walk.evolution import Evolution, GivenProblems, MadeProblems, S
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.walk_plans import WALKS, candidates, measured, planned
 from stead.learn.walk.walk_rounds import ANEW_SHARE, continued
-from stead.learn.walk.walk_rules import KINDS, Grounds, Kind, Rules, weight_count
+from stead.learn.walk.walk_rules import KINDS, LARGE, Grounds, Kind, Rules, weight_count
 from stead.problem import Problem
 
 UNSEEN = 10_000_000  # the first seed of the problems that plans are chosen on
+UNSEEN_LARGE = 10_800_000
 PLAN_SCOPE = Scope(least=60, most=1600)
+LARGE_PLAN_SCOPE = Scope(least=3000, most=12_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Recipe:
     walks: int = WALKS  # of a plan
     least_planned: int = 100  # problems that the plan of each kind is chosen on, if so many come up
     most_looked_at: int = 2500
+    least_planned_large: int = 12  # the same for large problems
+    most_looked_at_large: int = 200
     members: int = len(MEMBERS)  # the first so many
 
     def __post_init__(self) -> None:
@@ -133,14 +137,21 @@ def went_on(begun: Rules, grounds: Sequence[Grounds], walks: int) -> tuple[Rules
 
 
 def unseen(recipe: Recipe) -> Iterator[Grounds]:
-    """Problems of seeds that nothing was trained on, until there are enough of each kind."""
-    counts = dict.fromkeys(KINDS, 0)
-    for seed in range(UNSEEN, UNSEEN + recipe.most_looked_at):
-        grounds = Grounds(made_problem(seed, PLAN_SCOPE).problem)
-        if counts[grounds.kind] < recipe.least_planned:
+    """Problems of seeds that nothing was trained on, small and large, until there are enough of each kind."""
+    yield from _some_of_each(UNSEEN, PLAN_SCOPE, recipe.least_planned, recipe.most_looked_at)
+    yield from _some_of_each(
+        UNSEEN_LARGE, LARGE_PLAN_SCOPE, recipe.least_planned_large, recipe.most_looked_at_large
+    )
+
+
+def _some_of_each(first: int, scope: Scope, wanted: int, most: int) -> Iterator[Grounds]:
+    counts = dict.fromkeys((kind for kind in KINDS if kind.large == (scope.least > LARGE)), 0)
+    for seed in range(first, first + most):
+        grounds = Grounds(made_problem(seed, scope).problem)
+        if counts.get(grounds.kind, wanted) < wanted:
             counts[grounds.kind] += 1
             yield grounds
-        if min(counts.values()) >= recipe.least_planned:
+        if min(counts.values()) >= wanted:
             return
 
 

@@ -6,14 +6,14 @@ Walks go in rounds: those of a plan that go on from the best one wait for the ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.learn.walk.walk_rules import Grounds
-from stead.learn.walk.walk_steps import AT_ONCE, Planned, Step, rounds
+from stead.learn.walk.walk_rules import Grounds, shaken
+from stead.learn.walk.walk_steps import ANEW, AT_ONCE, Planned, Step, rounds
 from stead.sim import simulate_many
 from stead.solvers.build.chunks import Chunks
 from stead.solvers.build.list_scheduling import Heft
@@ -22,9 +22,10 @@ from stead.solvers.search_state import Search
 
 OFFERED = 6  # of the walks, whose length the core already knows
 NOISE = 0.25  # of logits, in walks beyond the plan
+SHAKE = 0.3  # of weights, in the same: all that a walk decides differs in the same way, not each by itself
 LEAST_SECONDS = 0.5  # for the first walks, whatever the time limit: an answer is better than none
 MOST_RETRIES = 3  # with less room, where nothing fits
-PER_WALK = 2  # simulations: as it was walked, and in the order of ranks
+PER_WALK = 3  # simulations: as it was walked, and in two orders by ranks
 NOT_BUILT = -2  # of the core, for ticks: time was up before
 
 
@@ -82,19 +83,24 @@ class Walking:
         """What walks over one grouping find in so many seconds."""
         search, grounds = self.search, self.grounds
         guide = best if any(step.again for _, step in some) else None
+        rows = [one.weights(step, best, self.weights, search.seed) for one, step in some]
+        variants = [
+            one.native(replace(step, rule=n), search.seed, grounds.opinion_row) for n, (one, step) in enumerate(some)
+        ]
         walks = grounds.walk(
-            grouping, self.weights, [one.native(step, search.seed, grounds.opinion_row) for one, step in some],
+            grouping, np.stack(rows), variants,
             guide=None if guide is None else guide.schedule, limit_bytes=limit_bytes, seconds=seconds,
             threads=self.threads,
         )  # fmt: skip
         after = "" if guide is None else guide.after
-        for (one, step), walk in zip(some, walks, strict=True):
+        for (one, step), row, walk in zip(some, rows, walks, strict=True):
             search.evaluations += walk.simulations
             if walk.ticks == NOT_BUILT:
                 continue
-            told = f"{self.told(step)}{after}, variant {one.number + 1}"
+            other = "" if np.array_equal(row, self.weights[step.rule]) else " shaken"
+            told = f"{self.told(step)}{other}{after}, variant {one.number + 1}"
             schedule = Schedule(walk.devices, walk.order, told)
-            yield Found(one.number, step, schedule, walk.ticks, walk.over_bytes, after)
+            yield Found(one.number, step, schedule, walk.ticks, walk.over_bytes, after, row)
 
     def _offer(self, found: list[Found]) -> None:
         """Score the best different placements, each in its order and in those of the objective."""
@@ -136,6 +142,7 @@ class Found:
     ticks: int  # negative where it cannot run
     over_bytes: int = 0
     after: str = ""  # what it goes on from, if that was no walk
+    weights: NDArray[np.float64] | None = None  # of its rule; None: as the policy has them
 
     def standing(self) -> tuple[bool, int, int, int]:
         """What is compared: the least is best."""
@@ -156,6 +163,15 @@ class _Try:
         if isinstance(self.walk, Step):
             return self.walk
         return self.walk.after(best.step) if best is not None and best.ticks >= 0 else None
+
+    def weights(
+        self, step: Step, best: Found | None, rules: NDArray[np.float64], seed: int
+    ) -> NDArray[np.float64]:  # [weight]
+        """Those of its rule, or of the best walk that it goes on from, shaken if it says so."""
+        known = best.weights if step.again and best is not None else None
+        row: NDArray[np.float64] = rules[step.rule] if known is None else known
+        shake = max((step.again or ANEW).shake, SHAKE if self.noisy else 0.0)
+        return shaken(row, shake, np.random.default_rng([seed, self.number])) if shake else row
 
     def native(self, step: Step, seed: int, opinion: int) -> _native.WalkVariant:
         """The same as the core takes it."""
