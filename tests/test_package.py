@@ -75,6 +75,7 @@ def test_a_wheel_with_too_much_or_too_little_is_told(tmp_path: Path) -> None:
     assert check(wheel, wanted, {"version": "0.1.0", "license": "Apache-2.0"}) == [
         f"{wheel.name}: lacks stead/py.typed",
         f"{wheel.name}: should not hold tests/test_package.py",
+        f"{wheel.name}: stead/__init__.py is not that of the checkout",
         f"{wheel.name}: stead/_core.cpython-311.so has debug symbols",
         f"{wheel.name}: its metadata do not say Version: 0.1.0",
     ]

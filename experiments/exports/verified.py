@@ -33,7 +33,7 @@ from small_files import IR_MODELS, save_ir, save_onnx  # noqa: E402
 from torch_programs import NAMES as TORCH_NAMES  # noqa: E402
 
 from stead.export import exporter  # noqa: E402
-from stead.export.base import Exporter, Verdict  # noqa: E402
+from stead.export.base import Exporter, Verification  # noqa: E402
 from stead.export.hf import HuggingFaceMap  # noqa: E402
 from stead.export.hf_modules import Modules  # noqa: E402
 from stead.export.placing import for_target, place_for  # noqa: E402
@@ -83,7 +83,7 @@ def main() -> None:
     print(HEAD)
     for target in given.targets or kinds:
         with tempfile.TemporaryDirectory(prefix="stead-verified-") as work:
-            rows: dict[str, list[Verdict]] = {}
+            rows: dict[str, list[Verification]] = {}
             for model, made, plan in kinds[target](Path(work), asked):
                 if rows and model not in rows:
                     print(row(target, *rows.popitem()), flush=True)
@@ -92,7 +92,7 @@ def main() -> None:
                 print(row(target, model, verdicts), flush=True)
 
 
-def row(target: str, model: str, verdicts: list[Verdict]) -> str:
+def row(target: str, model: str, verdicts: list[Verification]) -> str:
     """A line of the table; anything that failed is told below it."""
     def seen(question: str) -> str:
         answers = [getattr(one, question).result for one in verdicts]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stead.cli.main import exit_code
-from stead.export import Answer, Verdict
+from stead.export import Answer, Verification
 from stead.export.vllm import Vllm
 from stead.plan import Plan
 from stead.readers import write_graph
@@ -72,7 +72,7 @@ def test_verify_answers_three_questions_and_ends_with_four_where_one_fails(
     assert "everything where planned" in out
     assert "not checkable here" in out
     yes, no = Answer("passed", "seen"), Answer("failed", "layer 3 is elsewhere")
-    monkeypatch.setattr(Vllm, "verify", lambda self, plan: Verdict(yes, no, yes))
+    monkeypatch.setattr(Vllm, "verify", lambda self, plan: Verification(yes, no, yes))
     code, out, _ = run(capsys, "verify", "plan.json", "--to", "vllm", "--json")
     assert code == 4
     assert json.loads(out)["placed"] == {"result": "failed", "detail": "layer 3 is elsewhere"}

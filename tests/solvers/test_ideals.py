@@ -189,40 +189,27 @@ def test_exact_solvers_agree_on_24_operators_and_4_devices(seed: int, tmp_path: 
     assert anything.bound_seconds <= device.objective_seconds
 
 
-def test_devices_with_unequal_links_do_not_share_a_stage():
-    # b and c each have 3 GB/s at best, but a reaches c faster than b: they are no replicas of each other.
-    devices = tuple(Device(name) for name in "abc")
-    rates = {"ab": 1e9, "ac": 2e9, "bc": 3e9}
-    links = tuple(
-        link for pair, rate in rates.items() for link in link_both_ways(*pair, bytes_per_second=rate)
-    )
+def two_operators_on_three_devices(**rates: float) -> Problem:
+    """x takes 3 ms and y 1 ms on each of a, b and c, whose links have the rates that are given."""
+    links = tuple(link for pair, rate in rates.items() for link in link_both_ways(*pair, bytes_per_second=rate))
     build = GraphBuilder("two")
     build.tensor(build.operator("x"), size_bytes=1)
     build.operator("y")
-    graph, cluster = build.build(), Cluster(devices, links)
+    graph, cluster = build.build(), Cluster(tuple(Device(name) for name in "abc"), links)
     costs = Costs(graph, cluster, np.repeat([[3e-3], [1e-3]], 3, axis=1))
-    problem = Problem(graph, cluster, costs, objective=Throughput())
-    solution = Ideals(replicas=2).solve(problem, Budget())
-    assert (solution.objective_seconds, solution.bound_seconds, solution.placement.replicas) == (
-        3e-3,
-        3e-3,
-        (),
-    )
+    return Problem(graph, cluster, costs, objective=Throughput())
+
+
+def test_devices_with_unequal_links_do_not_share_a_stage():
+    # b and c each have 3 GB/s at best, but a reaches c faster than b: they are no replicas of each other.
+    solution = Ideals(replicas=2).solve(two_operators_on_three_devices(ab=1e9, ac=2e9, bc=3e9), Budget())
+    assert (solution.objective_seconds, solution.bound_seconds) == (3e-3, 3e-3)
+    assert solution.placement.replicas == ()
 
 
 def test_equal_devices_share_a_stage_beside_unequal_ones():
     # a and b are equal, c is linked to both at half their rate: x on a and b takes 1.5 ms per sample.
-    devices = tuple(Device(name) for name in "abc")
-    rates = {"ab": 2e9, "ac": 1e9, "bc": 1e9}
-    links = tuple(
-        link for pair, rate in rates.items() for link in link_both_ways(*pair, bytes_per_second=rate)
-    )
-    build = GraphBuilder("two")
-    build.tensor(build.operator("x"), size_bytes=1)
-    build.operator("y")
-    graph, cluster = build.build(), Cluster(devices, links)
-    costs = Costs(graph, cluster, np.repeat([[3e-3], [1e-3]], 3, axis=1))
-    solution = Ideals(replicas=2).solve(Problem(graph, cluster, costs, objective=Throughput()), Budget())
+    solution = Ideals(replicas=2).solve(two_operators_on_three_devices(ab=2e9, ac=1e9, bc=1e9), Budget())
     assert (solution.objective_seconds, solution.placement.replicas) == (1.5e-3, ((0, 1),))
 
 

@@ -10,7 +10,7 @@ import typer
 from stead.cli import options
 
 if TYPE_CHECKING:
-    from stead.export.base import Exporter, Verdict
+    from stead.export.base import Exporter, Verification
     from stead.export.placing import Targeted
 
 VERIFY_FAILED = 4
@@ -109,7 +109,7 @@ def _moves(targeted: Targeted) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_verdict(verdict: Verdict) -> None:
+def _print_verdict(verdict: Verification) -> None:
     from stead.cli.streams import look, show
     from stead.printing.table import Column, table
 

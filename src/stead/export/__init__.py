@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from stead.lazy import first_use
 
 if TYPE_CHECKING:
-    from stead.export.base import Answer, Bundle, Exporter, Move, Projection, Verdict
+    from stead.export.base import Answer, Bundle, Exporter, Move, Projection, Verification
     from stead.export.targets import TARGETS, exporter
 
-__all__ = ["TARGETS", "Answer", "Bundle", "Exporter", "Move", "Projection", "Verdict", "exporter"]
+__all__ = ["TARGETS", "Answer", "Bundle", "Exporter", "Move", "Projection", "Verification", "exporter"]
 
 _HOME = {
-    "stead.export.base": ("Answer", "Bundle", "Exporter", "Move", "Projection", "Verdict"),
+    "stead.export.base": ("Answer", "Bundle", "Exporter", "Move", "Projection", "Verification"),
     "stead.export.targets": ("TARGETS", "exporter"),
 }
 __getattr__ = first_use(__name__, {name: module for module, names in _HOME.items() for name in names})

@@ -77,7 +77,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """Whether a consumer does what was planned."""
 
     outputs: Answer  # the same results as without a placement
@@ -90,16 +90,16 @@ class Verdict:
         return any(one.result == "failed" for one in (self.outputs, self.placed, self.memory))
 
 
-def unseen(why: str) -> Verdict:
+def unseen(why: str) -> Verification:
     """A verdict where nothing could be looked at."""
     answer = Answer("not checkable here", why)
-    return Verdict(answer, answer, answer)
+    return Verification(answer, answer, answer)
 
 
-def did_not_run(why: str) -> Verdict:
+def did_not_run(why: str) -> Verification:
     """A verdict on what the consumer could not even run."""
     silent = Answer("not checkable here", "it did not run")
-    return Verdict(Answer("failed", why), silent, silent)
+    return Verification(Answer("failed", why), silent, silent)
 
 
 class Exporter(Protocol):
@@ -131,7 +131,7 @@ class Exporter(Protocol):
     def export(self, plan: Plan) -> Bundle:
         """Files and the command that loads them; BadInput that names operators where a plan cannot be expressed."""
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Run the real consumer on the plan and look at outputs, devices and memory."""
 
 

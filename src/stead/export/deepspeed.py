@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stead.export.base import Answer, Bundle, Verdict
+from stead.export.base import Answer, Bundle, Verification
 from stead.export.consumers import NOT_LOADED, NOT_RUN, versions_of
 from stead.export.stage_targets import Stage, StageTarget
 from stead.plan import Plan
@@ -53,7 +53,7 @@ class DeepSpeed(StageTarget):
         )
         return Bundle({"planned_pipeline.py": code}, load, "", versions_of("deepspeed"))
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Read the parts back from the module; DeepSpeed itself is not run."""
         stack, stages = self.stages(plan)
         tree = ast.parse(str(self.export(plan).files["planned_pipeline.py"]))
@@ -64,7 +64,7 @@ class DeepSpeed(StageTarget):
         )
         same = parts == bounds(stages, len(stack))
         said = f"{parts} read back from the module; its form only, DeepSpeed was not run"
-        return Verdict(NOT_RUN, Answer("not checkable here" if same else "failed", said), NOT_LOADED)
+        return Verification(NOT_RUN, Answer("not checkable here" if same else "failed", said), NOT_LOADED)
 
 
 def bounds(stages: Sequence[Stage], layers: int) -> list[int]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from stead.cluster import Cluster
 from stead.errors import BadInput, did_you_mean
-from stead.export.base import Bundle, Granularity, Projection, Verdict
+from stead.export.base import Bundle, Granularity, Projection, Verification
 from stead.export.consumers import model_of, versions_of
 from stead.export.hf_charges import charged
 from stead.export.hf_modules import Modules, place_in_map
@@ -136,7 +136,7 @@ class HuggingFaceMap:
         folder = Path(self.model or model_of(plan))
         return str(folder.resolve()) if folder.is_dir() else "MODEL_FOLDER"
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Load the model by the exported files onto virtual devices, run it, generate with it, and look."""
         bundle = self.export(plan)
         return verified(self, plan, bundle)

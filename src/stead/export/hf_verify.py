@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.cluster import Device
 from stead.errors import BadInput
-from stead.export.base import Answer, Bundle, Result, Verdict, did_not_run, unseen
+from stead.export.base import Answer, Bundle, Result, Verification, did_not_run, unseen
 from stead.export.check_process import told_by, write_files
 from stead.export.hf_attention import attentions
 from stead.export.hf_charges import ROOM
@@ -29,7 +29,7 @@ DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 UNSEEN: Result = "not checkable here"
 
 
-def verified(target: HuggingFaceMap, plan: Plan, bundle: Bundle) -> Verdict:
+def verified(target: HuggingFaceMap, plan: Plan, bundle: Bundle) -> Verification:
     """The verdict on an exported plan."""
     if not target.model:
         return unseen("the folder of the model is not given; add it as the option model=FOLDER")
@@ -44,13 +44,13 @@ def verified(target: HuggingFaceMap, plan: Plan, bundle: Bundle) -> Verdict:
     if "missing" in told:
         return unseen(told["missing"])
     if "full" in told:
-        return Verdict(
+        return Verification(
             Answer(UNSEEN, "it ran out of memory"), Answer(UNSEEN, "it ran out of memory"),
             Answer("failed", _named(plan, told["full"])),
         )  # fmt: skip
     if "error" in told:
         return did_not_run(told["error"])
-    return Verdict(_outputs(told), _placed(told), _memory(target, plan, told))
+    return Verification(_outputs(told), _placed(told), _memory(target, plan, told))
 
 
 def job_of(target: HuggingFaceMap, plan: Plan, work: str, folder: Path) -> dict[str, Any]:

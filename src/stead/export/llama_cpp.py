@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster
 from stead.errors import BadInput, RunFailed
-from stead.export.base import Answer, Bundle, Granularity, Projection, Result, Verdict
+from stead.export.base import Answer, Bundle, Granularity, Projection, Result, Verification
 from stead.export.consumers import NOT_LOADED, NOT_RUN, model_of, versions_of
 from stead.export.cuts import Items, Stretches, stretches_of
 from stead.export.layer_stack import BEFORE, LayerStack, stack_of, why_no_stack
@@ -230,7 +230,7 @@ class Llama:
             experts=tuple((places.buffers[d], tuple(layers)) for d, layers in sorted(away.items())),
         )
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Ask the rules of llama.cpp, and the library itself where there is one, where every layer and tensor goes."""
         told, stack = self.assignment(plan), stack_of(plan.problem.graph)
         places = _Places(stack, plan.problem.cluster)
@@ -250,12 +250,12 @@ class Llama:
         return _placed("passed", said) if not folder else _asked(Path(folder), told, said)
 
 
-def _placed(result: Result, detail: str) -> Verdict:
+def _placed(result: Result, detail: str) -> Verification:
     """What rules can say: where things go."""
-    return Verdict(NOT_RUN, Answer(result, detail), NOT_LOADED)
+    return Verification(NOT_RUN, Answer(result, detail), NOT_LOADED)
 
 
-def _asked(folder: Path, told: Assignment, said: str) -> Verdict:
+def _asked(folder: Path, told: Assignment, said: str) -> Verification:
     """What the library does with a tiny model of as many layers on local servers, beside the rules."""
     servers = {name: n for n, name in enumerate(told.devices)}
     overrides = [(one.pattern, servers.get(one.buffer, -1)) for one in told.overrides]
@@ -273,7 +273,7 @@ def _asked(folder: Path, told: Assignment, said: str) -> Verdict:
     outputs = Answer(same, f"{len(seen.logits)} logits of a random model, identical to those on the CPU alone")
     if same == "failed":
         outputs = Answer(same, "logits of a random model differ from those on the CPU alone")
-    return Verdict(outputs, Answer("passed", f"{said}; and by the library itself, on RPC servers"), NOT_LOADED)
+    return Verification(outputs, Answer("passed", f"{said}; and by the library itself, on RPC servers"), NOT_LOADED)
 
 
 def wrongly_placed(told: Assignment, seen: Seen, endpoints: Sequence[str]) -> list[str]:

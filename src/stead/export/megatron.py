@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from stead.errors import BadInput
-from stead.export.base import Answer, Bundle, Result, Verdict
+from stead.export.base import Answer, Bundle, Result, Verification
 from stead.export.consumers import NOT_LOADED, NOT_RUN, device_index, versions_of
 from stead.export.stage_targets import Stage, StageTarget
 from stead.plan import Plan
@@ -43,7 +43,7 @@ class Megatron(StageTarget):
         load = f"{visible}torchrun --nproc-per-node {len(stages)} pretrain_gpt.py {text}"
         return Bundle({"megatron.txt": f"{text}\n"}, load, text, versions_of("megatron-core"))
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Have Megatron's own class read the layout, or our reader of the same grammar."""
         stack, stages = self.stages(plan)
         text = layout_text(stages)
@@ -53,7 +53,7 @@ class Megatron(StageTarget):
             found, by = parts_of(text, layers=len(stack)), "our reader of its grammar"
         result: Result = "passed" if found == wanted else "failed"
         said = f"{len(stack)} layers on {len(stages)} stages as read by {by}"
-        return Verdict(NOT_RUN, Answer(result, said), NOT_LOADED)
+        return Verification(NOT_RUN, Answer(result, said), NOT_LOADED)
 
 
 def layout_text(stages: Sequence[Stage]) -> str:

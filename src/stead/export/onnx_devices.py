@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from stead.export.base import Answer, Bundle, Verdict, unseen
+from stead.export.base import Answer, Bundle, Verification, unseen
 from stead.export.by_operator import ByOperator, elsewhere, no_file, ready
 from stead.export.consumers import versions_of
 from stead.export.ort import inputs_of, not_onnx, segments_of, session_of
@@ -66,7 +66,7 @@ class OnnxDevices(ByOperator):
                 entry.key, entry.value = KEY, cluster.names[segment.device]
         return model
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """The checker of onnx and a session of ONNX Runtime take the file; what it says is read back."""
         reason = no_file(self.model, ".onnx")
         if reason is not None:
@@ -81,7 +81,7 @@ class OnnxDevices(ByOperator):
             found = session_of(content).run(None, inputs_of(whole, file))
         except Exception as error:  # both raise errors of their own kinds
             failed = Answer("failed", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
-            return Verdict(failed, failed, elsewhere(plan.problem.cluster))
+            return Verification(failed, failed, elsewhere(plan.problem.cluster))
         wanted = session_of(whole.SerializeToString()).run(None, inputs_of(whole, file))
         difference = max((float(abs(a - b).max(initial=0)) for a, b in zip(found, wanted, strict=True)), default=0.0)
         planned = {name: segment.device for segment in segments for name in segment.nodes}
@@ -100,4 +100,4 @@ class OnnxDevices(ByOperator):
             "failed" if wrong else "passed",
             f"{wrong[0]} is elsewhere" if wrong else f"{len(told)} nodes say their device; no runtime acts on it yet",
         )
-        return Verdict(outputs, placed, elsewhere(plan.problem.cluster))
+        return Verification(outputs, placed, elsewhere(plan.problem.cluster))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from stead.cluster import Cluster
 from stead.errors import BadInput
-from stead.export.base import Answer, Bundle, Verdict, did_not_run, unseen
+from stead.export.base import Answer, Bundle, Verification, did_not_run, unseen
 from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file, ready
 from stead.export.check_process import told_by, write_files
 from stead.export.consumers import versions_of
@@ -78,7 +78,7 @@ class OpenVino(ByOperator):
             load += "\n# or stage by stage:\nfrom run import Chain\nchain = Chain()\nresults = chain(x)"
         return Bundle(files, load, versions=versions_of("openvino"))
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Compile and run the exported files on as many CPU plugins, and read back which layer ran where."""
         reason = no_file(self.model, ".xml")
         if reason is not None:
@@ -112,7 +112,7 @@ def _saved(model: Any) -> tuple[bytes, bytes, set[str]]:
     return xml, weights, {str(op.get_friendly_name()) for op in read.get_ops()}
 
 
-def _verified(target: OpenVino, plan: Plan, bundle: Bundle) -> Verdict:
+def _verified(target: OpenVino, plan: Plan, bundle: Bundle) -> Verification:
     job = {"model": str(Path(target.model).resolve()), "shapes": input_shapes(plan.problem.graph)}
     with tempfile.TemporaryDirectory(prefix="stead-openvino-") as work:
         write_files(bundle, Path(work))
@@ -121,7 +121,7 @@ def _verified(target: OpenVino, plan: Plan, bundle: Bundle) -> Verdict:
         return unseen(told["missing"])
     if "error" in told:
         return did_not_run(told["error"])
-    return Verdict(_outputs(told), _placed(told), elsewhere(plan.problem.cluster))
+    return Verification(_outputs(told), _placed(told), elsewhere(plan.problem.cluster))
 
 
 def _outputs(told: dict[str, Any]) -> Answer:

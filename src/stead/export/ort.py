@@ -12,7 +12,7 @@ import numpy as np
 
 from stead.cluster import Cluster
 from stead.errors import PlacementNotHonoured
-from stead.export.base import Answer, Bundle, Verdict, unseen
+from stead.export.base import Answer, Bundle, Verification, unseen
 from stead.export.by_operator import ByOperator, check_same, elsewhere, no_file, order_of, ready
 from stead.export.consumers import versions_of
 from stead.plan import Plan
@@ -97,7 +97,7 @@ class Ort(ByOperator):
             for tensor in node.input:
                 readers[tensor] = planned[node.name]
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Run the chain on the CPU provider and compare with the whole; read back where one session puts nodes."""
         reason = no_file(self.model, ".onnx")
         if reason is not None:
@@ -121,7 +121,7 @@ class Ort(ByOperator):
             "passed" if difference == 0.0 else "failed",
             f"a chain of {len(segments)} sub-models differs by {difference:.1e} at most from the whole",
         )
-        return Verdict(outputs, self._placed(bundle, table, segments), elsewhere(plan.problem.cluster))
+        return Verification(outputs, self._placed(bundle, table, segments), elsewhere(plan.problem.cluster))
 
     def _placed(self, bundle: Bundle, table: dict[str, Any], segments: tuple[Segment, ...]) -> Answer:
         nodes = sum(len(segment.nodes) for segment in segments)

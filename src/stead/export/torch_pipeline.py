@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stead.cluster import Cluster
 from stead.errors import BadInput, did_you_mean
-from stead.export.base import Answer, Bundle, Granularity, Projection, Verdict
+from stead.export.base import Answer, Bundle, Granularity, Projection, Verification
 from stead.export.consumers import versions_of
 from stead.export.projecting import operators_named, projected, refuse_moves
 from stead.export.torch_run import RUN_TEXT
@@ -169,14 +169,14 @@ class TorchPipeline:
             "schedule": self.schedule, "microbatches": self.microbatches, "train": self.train,
         }  # fmt: skip
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Run the stages by torch's own pipeline, one process each, and compare with the whole program."""
         from stead.export.torch_verify import verified
 
         if not self.model:
             why = "the program is not in the plan: give it as the option model=FILE.pt2"
             unseen = Answer("not checkable here", why)
-            return Verdict(unseen, unseen, unseen)
+            return Verification(unseen, unseen, unseen)
         return verified(self, plan, self.export(plan))
 
 

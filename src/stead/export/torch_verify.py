@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stead.export.base import Answer, Bundle, Verdict, did_not_run
+from stead.export.base import Answer, Bundle, Verification, did_not_run
 from stead.export.check_process import write_files
 from stead.plan import Plan
 from stead.printing.wording import one_line
@@ -63,7 +63,7 @@ while stages:
 """
 
 
-def verified(target: TorchPipeline, plan: Plan, bundle: Bundle) -> Verdict:
+def verified(target: TorchPipeline, plan: Plan, bundle: Bundle) -> Verification:
     """The verdict on exported stages."""
     torch = torch_package("running pipeline stages")
     torch.manual_seed(0)
@@ -80,7 +80,7 @@ def verified(target: TorchPipeline, plan: Plan, bundle: Bundle) -> Verdict:
             return did_not_run(trouble)
         found = [torch.load(folder / f"outputs.pt.{k}") for k in range(count)]
         wanted = _whole(torch, target, program, given)
-    return Verdict(_same(torch, target, found, wanted), _placed(target, plan, torch, count), _memory())
+    return Verification(_same(torch, target, found, wanted), _placed(target, plan, torch, count), _memory())
 
 
 def _memory() -> Answer:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stead.errors import BadInput
-from stead.export.base import Answer, Bundle, Verdict
+from stead.export.base import Answer, Bundle, Verification
 from stead.export.consumers import NOT_LOADED, NOT_RUN, device_index, versions_of
 from stead.export.stage_targets import Stage, StageTarget
 from stead.plan import Plan
@@ -46,14 +46,14 @@ class Torchtitan(StageTarget):
         files = {"parallelism.py": f"{text}\n", "parts.json": json.dumps(names, indent=1) + "\n"}
         return Bundle(files, load, text, versions_of("torchtitan"))
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Every name exactly once, in the order in which they run."""
         stack, stages = self.stages(plan)
         found = check_parts(part_names(stages), layers=len(stack))
         wanted = [stage.layers for stage in stages]
         same = found == wanted
         said = f"{len(stack) + 3} names in {len(stages)} parts, each once, in order"
-        return Verdict(NOT_RUN, Answer("passed" if same else "failed", said), NOT_LOADED)
+        return Verification(NOT_RUN, Answer("passed" if same else "failed", said), NOT_LOADED)
 
 
 def part_names(stages: Sequence[Stage]) -> list[list[str]]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from stead.cluster import Cluster
 from stead.errors import BadInput
-from stead.export.base import Answer, Bundle, Granularity, Projection, Verdict
+from stead.export.base import Answer, Bundle, Granularity, Projection, Verification
 from stead.export.consumers import versions_of
 from stead.graph import Graph
 from stead.graph.paths import layer_names, module_paths
@@ -63,15 +63,15 @@ class _View(ABC):
     def found(self, plan: Plan) -> tuple[dict[str, str], str]:
         """The device of every operator as read back from the export, and what was read."""
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Read the picture back and compare."""
         found, said = self.found(plan)
         wanted = plan.placement.by_name()
         wrong = [name for name in wanted if found.get(name) != wanted[name]]
         if wrong or len(found) != len(wanted):
             first = wrong[0] if wrong else "an operator that is not planned"
-            return Verdict(NOTHING_RUNS, Answer("failed", f"{first} is drawn elsewhere"), NO_LIMIT)
-        return Verdict(NOTHING_RUNS, Answer("passed", f"{len(found)} operators read back from {said}"), NO_LIMIT)
+            return Verification(NOTHING_RUNS, Answer("failed", f"{first} is drawn elsewhere"), NO_LIMIT)
+        return Verification(NOTHING_RUNS, Answer("passed", f"{len(found)} operators read back from {said}"), NO_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class TraceView(_View):
         return places, f"{len(events)} events, none overlapping in a thread"
 
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Read the events back; memory is as the counters have it."""
         events = self.events(plan)
         over = memory_over(events, {d: device.memory_bytes for d, device in enumerate(plan.problem.cluster)})

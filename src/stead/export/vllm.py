@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import ClassVar
 
 from stead.errors import BadInput
-from stead.export.base import Answer, Bundle, Verdict
+from stead.export.base import Answer, Bundle, Verification
 from stead.export.consumers import NOT_RUN, device_index, model_of, versions_of
 from stead.export.stage_targets import Ends, Stage, StageTarget
 from stead.plan import Plan
@@ -52,7 +52,7 @@ class Vllm(StageTarget):
         text = f"env {environment} vllm serve {model} --pipeline-parallel-size {len(stages)}"
         return Bundle({"vllm.sh": f"#!/bin/sh\n{text}\n"}, text, text, versions_of("vllm"))
 
-    def verify(self, plan: Plan) -> Verdict:
+    def verify(self, plan: Plan) -> Verification:
         """Ask vLLM's own rule, or ours of the same words, which layers every stage gets."""
         stack, stages = self.stages(plan)
         text, size = partition_text(stages), len(stages)
@@ -66,7 +66,7 @@ class Vllm(StageTarget):
         ]
         said = f"{len(stack)} layers on {size} stages by {by}"
         placed = Answer("failed", f"other layers on {', '.join(wrong)}") if wrong else Answer("passed", said)
-        return Verdict(NOT_RUN, placed, Answer("not checkable here", _cache_text(plan, stages)))
+        return Verification(NOT_RUN, placed, Answer("not checkable here", _cache_text(plan, stages)))
 
 
 def partition_text(stages: Sequence[Stage]) -> str:

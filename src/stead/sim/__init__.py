@@ -21,7 +21,7 @@ from stead.sim.trace import (
     Transfers,
     Unreachable,
     Unsupported,
-    Verdict,
+    Violation,
 )
 
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
     "Transfers",
     "Unreachable",
     "Unsupported",
-    "Verdict",
+    "Violation",
     "best_bound",
     "lower_bounds",
     "order_after",

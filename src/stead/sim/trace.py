@@ -24,7 +24,7 @@ from stead.sim.violations import (
     TornApart,
     Unreachable,
     Unsupported,
-    Verdict,
+    Violation,
 )
 
 Memory = Literal["peak", "check", "off"]
@@ -46,7 +46,7 @@ __all__ = [
     "Transfers",
     "Unreachable",
     "Unsupported",
-    "Verdict",
+    "Violation",
 ]
 
 
@@ -63,7 +63,7 @@ class Trace:
     policy: str  # what ran it: a Policy's name, or "offload", "sequential", "steady", "gpipe", "1f1b"
     objective_ticks: int  # whole picoseconds; with micro-batches of the whole step
     objective_seconds: float  # per step or per sample, as the objective says
-    problems: tuple[Verdict, ...]
+    problems: tuple[Violation, ...]
     compute_seconds: NDArray[np.float64]  # [device]
     received_seconds: NDArray[np.float64]  # [device]
     sent_seconds: NDArray[np.float64]  # [device]

@@ -19,7 +19,7 @@ from stead.sim.pipeline import unrolled
 from stead.sim.published_placeto import simulate_placeto
 from stead.sim.replication import sharing_of
 from stead.sim.timeline import NO_CAUSE, Timeline, Transfers, duration_ticks, transfers_from_rows
-from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Verdict
+from stead.sim.trace import Cyclic, Shortfall, TornApart, Trace, Unreachable, Unsupported, Violation
 
 Ticks = NDArray[np.int64]
 
@@ -163,7 +163,7 @@ def _trace_placeto(placement: Placement) -> Trace:
     return replace(trace, objective_seconds=result.makespan_us * 1e-6)
 
 
-def find_obstacle(placement: Placement, *, through_host: bool = False) -> Verdict | None:
+def find_obstacle(placement: Placement, *, through_host: bool = False) -> Violation | None:
     """Why a placement cannot run at all: an operator that cannot run there, a tensor without a way."""
     problem, on, names = placement.problem, placement.devices, placement.problem.cluster.names
     graph = problem.graph
@@ -187,7 +187,7 @@ def find_obstacle(placement: Placement, *, through_host: bool = False) -> Verdic
     return None
 
 
-def _not_run(placement: Placement, policy: str, obstacle: Verdict) -> Trace:
+def _not_run(placement: Placement, policy: str, obstacle: Violation) -> Trace:
     """The trace of a placement that cannot run."""
     count = len(placement.problem.cluster)
     nothing = np.zeros(count)
@@ -232,7 +232,7 @@ def _judged(
     return replace(trace, problems=(*trace.problems, *shortfalls))
 
 
-def _torn(placement: Placement) -> tuple[Verdict, ...]:
+def _torn(placement: Placement) -> tuple[Violation, ...]:
     return tuple(TornApart(sentence) for sentence in placement.violations())
 
 

@@ -132,4 +132,4 @@ class TornApart:
         return self.sentence
 
 
-Verdict: TypeAlias = Shortfall | Unsupported | Unreachable | Cyclic | TornApart
+Violation: TypeAlias = Shortfall | Unsupported | Unreachable | Cyclic | TornApart

@@ -18,7 +18,7 @@ BY_ANNOTATION = "session.layer_assignment_settings"
 BY_NAME = "session.name_based_layer_assignment"
 RECORD = "session.record_ep_graph_assignment_info"
 ANNOTATION = "layer_ann"
-Verdict = Literal["honoured", "cannot verify"]
+ReadBack = Literal["honoured", "cannot verify"]
 
 # Which provider serves the devices that rules may name.
 PROVIDERS: dict[str, tuple[str, ...]] = {
@@ -63,7 +63,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
                 )
 
 
-def open_assigned(model: Any, settings: Mapping[str, str], devices: Mapping[str, str]) -> tuple[Any, Verdict]:
+def open_assigned(model: Any, settings: Mapping[str, str], devices: Mapping[str, str]) -> tuple[Any, ReadBack]:
     """A session whose nodes run where planned; PlacementNotHonoured with the nodes that do not.
 
     `devices` are those of nodes by name, as rules call them (cpu, gpu, npu:0). A runtime that cannot tell is no proof:
@@ -86,7 +86,7 @@ def open_assigned(model: Any, settings: Mapping[str, str], devices: Mapping[str,
     return session, read_back(session, devices)
 
 
-def read_back(session: Any, devices: Mapping[str, str]) -> Verdict:
+def read_back(session: Any, devices: Mapping[str, str]) -> ReadBack:
     """Compare node by node; nodes that the runtime removed or made itself are not of the plan."""
     if not hasattr(session, "get_provider_graph_assignment_info"):
         return "cannot verify"

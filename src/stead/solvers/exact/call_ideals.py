@@ -47,7 +47,7 @@ class _Label:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class Examined:
     """What the labels say: whether all were looked at, and a placement of nodes below the limit if there is one."""
 
     complete: bool
@@ -76,7 +76,7 @@ class CallIdeals:
         self._longest = self._longest_paths()
         self._steps_left = 0
 
-    def below(self, limit_ticks: int, *, most_steps: int, stop: Callable[[], bool]) -> Verdict:
+    def below(self, limit_ticks: int, *, most_steps: int, stop: Callable[[], bool]) -> Examined:
         """The best placement with an end before `limit_ticks`; complete without one: there is none."""
         self._steps_left = most_steps
         best: _Label | None = None
@@ -91,7 +91,7 @@ class CallIdeals:
                 for step in self._steps(ideal):
                     self._steps_left -= len(labels)
                     if self._steps_left < 0 or stop():
-                        return Verdict(False, None, limit_ticks)
+                        return Examined(False, None, limit_ticks)
                     for label in labels:
                         self._follow(
                             layers, label, dict(zip(border, label.done, strict=True)), step, limit_ticks
@@ -101,8 +101,8 @@ class CallIdeals:
             if layer_labels:
                 layer[self._all] = layer_labels
         if best is None:
-            return Verdict(True, None, limit_ticks)
-        return Verdict(True, self._devices(best), best.end)
+            return Examined(True, None, limit_ticks)
+        return Examined(True, self._devices(best), best.end)
 
     def _longest_paths(self) -> list[int]:  # [node]
         """Ticks of the longest path from each node on, itself included, every node where it is quickest."""
