@@ -84,7 +84,7 @@ template <Decoder::Pass kPass>
 }
 
 /// Decodes positions from `begin` to `end`, starting from now_; false as soon as one cannot end before `cut`.
-template <Decoder::Pass kPass>
+template <Decoder::Pass kPass, bool kCarries>
 bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
     const View<0> view = view_;
     Ticks* const free = now_.data();
@@ -107,6 +107,7 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
             decoded_ += i - begin + 1;
             return false;
         }
+        free[d] = finish;
         longest = std::max(longest, finish);
         note<kPass>(finish_, finish_log_, v, finish);
         Carrier carrier(finish);
@@ -124,9 +125,9 @@ bool Decoder::run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut) {
                 note<kPass>(at_, at_log_, t * k + target,
                             book(view, t, d, target, finish, channel_free, carrier, forget));
             }
-            carrier.next_tensor();
+            if constexpr (kCarries) carrier.next_tensor();
         }
-        free[d] = carrier.end;
+        if constexpr (kCarries) free[d] = carrier.end;
     }
     now_longest_ = longest;
     decoded_ += end - begin;
@@ -221,8 +222,10 @@ void Decoder::retreat(std::int32_t end, std::int32_t begin) {
     std::int32_t checkpoint = checkpoint_at(end);
     std::copy_n(tails(checkpoint), width_, frontier);
     for (std::int32_t i = end - 1; i >= begin; --i) {
-        if (sends_ == Sends::by_producer)
-            retreat_by_producer(order_[i], frontier);
+        if (problem_.carries)
+            retreat_by_producer<true>(order_[i], frontier);
+        else if (sends_ == Sends::by_producer)
+            retreat_by_producer<false>(order_[i], frontier);
         else
             retreat_by_reader(order_[i], frontier);
         after_[order_[i]] = tail_[order_[i]] - duration(order_[i], device_[order_[i]]);
@@ -244,6 +247,7 @@ inline Ticks Decoder::tail_of_send(std::int32_t t, const Link& way, Ticks behind
     return tail;
 }
 
+template <bool kCarries>
 void Decoder::retreat_by_producer(std::int32_t v, Ticks* frontier) {
     const int d = device_[v];
     Ticks longest = 0;
@@ -269,14 +273,14 @@ void Decoder::retreat_by_producer(std::int32_t v, Ticks* frontier) {
             const int target = targets[count];
             const Link& way = view_.link(d, target);
             const Ticks tail = tail_of_send(t, way, behind[target], frontier);
-            if (way.channel == by_sender) {
+            if (kCarries && way.channel == by_sender) {
                 copy = std::max(copy, view_.wire(t, way) + way.latency);
                 over_readers = std::max(over_readers, tail);
             } else {
                 longest = std::max(longest, tail);
             }
         }
-        carried = std::max(over_readers, carried == unused ? unused : copy + carried);
+        if constexpr (kCarries) carried = std::max(over_readers, carried == unused ? unused : copy + carried);
     }
     longest = std::max(longest, carried);
     frontier[d] = tail_[v] = duration(v, d) + longest;

@@ -104,10 +104,11 @@ private:
 
     template <Pass kPass>
     bool run(std::int32_t begin, std::int32_t end, Ticks cut) {
-        return sends_ == Sends::by_producer ? run_by_producer<kPass>(begin, end, cut)
+        if (problem_.carries) return run_by_producer<kPass, true>(begin, end, cut);
+        return sends_ == Sends::by_producer ? run_by_producer<kPass, false>(begin, end, cut)
                                             : run_by_reader<kPass>(begin, end, cut);
     }
-    template <Pass kPass>
+    template <Pass kPass, bool kCarries>
     bool run_by_producer(std::int32_t begin, std::int32_t end, Ticks cut);
     template <Pass kPass>
     bool run_by_reader(std::int32_t begin, std::int32_t end, Ticks cut);
@@ -120,6 +121,7 @@ private:
     void note(std::vector<Ticks>& values, std::vector<Undo>& log, std::int64_t index, Ticks value);
     void advance(std::int32_t begin, std::int32_t end);
     void retreat(std::int32_t end, std::int32_t begin);
+    template <bool kCarries>
     void retreat_by_producer(std::int32_t v, Ticks* frontier);
     void retreat_by_reader(std::int32_t v, Ticks* frontier);
     Ticks tail_of_send(std::int32_t t, const Link& way, Ticks behind, Ticks* frontier) const;
