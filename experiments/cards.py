@@ -26,6 +26,8 @@ def facts(path: Path) -> list[str]:
         recipe, members = trained["recipe"], trained["members"]
         seen = sum(round(member["share"] * trained["problems"]) for member in members)
         learned = f"up to {seen:,} made-up problems, {len(members)} rules"
+        if added := trained.get("added"):  # by experiments/walk/longer.py
+            learned += f"; then {added['rules']} more from up to {added['problems']:,}"
         counted = [f"{recipe['seed']}", f"{recipe['generations']} generations of the first rule"]
         return [path.name, str(document["policy"]), f"{size:,}", learned, *counted, f"{trained['walks']:,} walks"]
     graphs = [graph["name"] for graph in trained["graphs"]]

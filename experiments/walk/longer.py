@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +25,10 @@ from stead.learn.walk.evolution import SHARPNESS, Evolution, MadeProblems, Strat
 from stead.learn.walk.made_problems import Scope
 from stead.learn.walk.method import Walk
 from stead.learn.walk.walk_plans import WALKS, lengths_of
-from stead.learn.walk.walk_rules import Grounds
-from stead.learn.walk.walk_steps import Step
+from stead.learn.walk.walk_rules import KINDS, Grounds, Kind, Rules
+from stead.learn.walk.walk_steps import Again, Planned, Step
 from stead.learn.walk.walk_training import Recipe, chosen, unseen
+from stead.learn.walk.walking import NOISE, SHAKE
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.solvers import Budget
 from stead.solvers.build.list_scheduling import Heft
@@ -120,11 +121,26 @@ def plan(folder: Path, output: Path) -> None:
     """Plans for the rules of the package and those of the folder, chosen on problems that no rule was trained on."""
     found = [np.load(path) for path in sorted(folder.glob("rule*.npy"))]
     walks = RULES.learned_from + sum(_walks(folder / f"rule{n}.jsonl") for n in range(len(found)))
-    told = {**RULES.trained, "walks": walks, "added": len(found)}
+    seen = sum(member.problems for member in MEMBERS[: len(found)])
+    told = {**RULES.trained, "walks": walks, "added": {"rules": len(found), "problems": seen}}
     grounds = list(unseen(LOOKED_AT))
     rules, ratio = chosen(np.concatenate([RULES.weights, *(row[None] for row in found)]), grounds, WALKS, told)
-    rules.save(output)
+    pairs = ((RULES.plans, rules.plans), (RULES.zero_plans, rules.zero_plans))
+    plans, zero_plans = ({kind: joined(kind, old[kind], new[kind]) for kind in KINDS} for old, new in pairs)
+    Rules(rules.weights, plans, zero_plans, told).save(output)
     print(f"{len(found)} rules more, {walks} walks; {ratio:.4f} of all of list scheduling on {len(grounds)} problems")
+
+
+def joined(kind: Kind, old: tuple[Planned, ...], new: tuple[Planned, ...]) -> tuple[Planned, ...]:
+    """32 walks: first those that begin anew in the older plan (of large problems: in the newer one), then the others.
+
+    Chosen on made-up problems: with walks that go on from the newer plan the older beginning is 0.35 % ahead of both.
+    """
+    ways = [[walk for walk in plan if isinstance(walk, Step)][: WALKS // 2] for plan in (old, new)]
+    again = [walk for walk in new if isinstance(walk, Again)]
+    noisy = [replace(walk, noise=max(walk.noise, NOISE), shake=max(walk.shake, SHAKE)) for walk in again]
+    first, second = reversed(ways) if kind.large else ways
+    return (*first, *again, *second, *noisy)
 
 
 def _walks(log: Path) -> int:

@@ -257,7 +257,9 @@ def learned(amount: int, seed: int, unseen: list[Grounds]) -> dict[str, Any]:
 def validate(paths: list[Path]) -> None:
     """Best of the walks of each policy beside those of list scheduling, on made-up problems that nothing has seen."""
     policies = {"zero weights": Walk().rules.without_learning(), "shipped": Walk().rules}
-    policies |= {str(path): Rules.load(path) for path in paths}
+    for path in paths:
+        policies[str(path)] = rules = Rules.load(path)
+        policies[f"zero weights as planned in {path}"] = rules.without_learning()
     for seeds, scope in ((VALIDATED, PLAN_SCOPE), (VALIDATED_LARGE, LARGE_PLAN_SCOPE)):
         lengths: dict[str, list[float]] = {name: [] for name in policies}
         for seed in seeds:
