@@ -89,8 +89,8 @@ def judged(case: Case, files: dict[str, Path]) -> dict[str, Any]:
     _ = problem.native  # what all share is not timed
     row: dict[str, Any] = {"part": case.part, "family": case.family, "operators": len(problem.graph)}
     row["heft"] = timed(lambda: Heft().solve(problem, Budget()))
-    row["walk"] = timed(lambda: Walk(threads=1).solve(problem, Budget()))
-    row["zero"] = timed(lambda: Walk(policy="zero", threads=1).solve(problem, Budget()))
+    row["walk"] = timed(lambda: Walk(walks=WALKS, threads=1).solve(problem, Budget()))
+    row["zero"] = timed(lambda: Walk(policy="zero", walks=WALKS, threads=1).solve(problem, Budget()))
     for name, method in (("gdp", GDP(threads=1)), ("placeto", Placeto(threads=1))):
         for mixed in (False, True):
             solver = method.opinions(files[name])
@@ -106,7 +106,8 @@ def validate(files: dict[str, Path]) -> None:
     gains: dict[str, list[float]] = {name: [] for name in files}
     for seed in VALIDATED[:SOME]:
         problem = made_problem(seed, PLAN_SCOPE).problem
-        zero = timed(lambda problem=problem: Walk(policy="zero", threads=1).solve(problem, Budget()))["seconds"]
+        listed = Walk(policy="zero", walks=WALKS, threads=1)
+        zero = timed(lambda problem=problem, listed=listed: listed.solve(problem, Budget()))["seconds"]
         for name, method in (("gdp", GDP(threads=1)), ("placeto", Placeto(threads=1))):
             solver = method.opinions(files[name])
             assert solver is not None
@@ -133,7 +134,7 @@ def tuned(cells: Cells, updates: int, path: Path, seeds: int) -> None:
     asked_once = GDP(policy=str(path), polish=False, threads=1, samples=TUNED_SAMPLES, decoder="walk")
     after = replace(asked_once, fine_tune=updates)
     solvers: dict[str, Any] = {
-        "heft": Heft(), "zero": Walk(policy="zero", threads=1), "asked": asked_once, "tuned": after,
+        "heft": Heft(), "zero": Walk(policy="zero", walks=WALKS, threads=1), "asked": asked_once, "tuned": after,
         "frozen": replace(after, learning_rate=0.0), "scratch": replace(asked_once, policy="", updates=updates),
     }  # fmt: skip
     cells.get("graph", lambda: {"operators": len(problem.graph), "updates": updates})

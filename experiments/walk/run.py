@@ -29,7 +29,7 @@ from stead import clock
 from stead.errors import Infeasible
 from stead.learn.walk.evolution import Evolution, MadeProblems, Strategy
 from stead.learn.walk.made_problems import Scope, made_problem
-from stead.learn.walk.method import PRETRAINED, ZERO, Walk
+from stead.learn.walk.method import ANSWER_WALKS, PRETRAINED, ZERO, Walk
 from stead.learn.walk.walk_plans import WALKS
 from stead.learn.walk.walk_rounds import Progress
 from stead.learn.walk.walk_rules import Grounds, Rules
@@ -58,7 +58,7 @@ AUTO = ("gnmt-8", "rnnlm-8", "nasnet-large", "amoebanet", "t5-large")
 AUTO_SECONDS = (1.0, 5.0)  # of the processor
 AUTO_SEEDS = range(2)
 CPU_SECONDS = (1.0,)  # of a search with its starts
-MORE = 36  # walks, which take about three times heft's CPU
+MORE = ANSWER_WALKS
 RANDOM = (1, 2)  # seeds of the control with random weights
 
 
@@ -117,10 +117,10 @@ def judged(case: Case, rules: Rules, folder: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"part": case.part, "family": case.family, "operators": len(problem.graph)}
     row["heft"] = timed(lambda: Heft().solve(problem, Budget()))
     row["heft"]["evaluations"] += heft_walks(problem)
-    row["walk"] = timed(lambda: Walk(threads=1).solve(problem, Budget()))
+    row["walk"] = timed(lambda: Walk(walks=WALKS, threads=1).solve(problem, Budget()))
     row["walk, 1"] = timed(lambda: Walk(walks=1, threads=1).solve(problem, Budget()))
     row["walk, anew"] = timed(lambda: Walk(walks=WALKS // 2, threads=1).solve(problem, Budget()))
-    row["zero"] = timed(lambda: Walk(policy="zero", threads=1).solve(problem, Budget()))
+    row["zero"] = timed(lambda: Walk(policy="zero", walks=WALKS, threads=1).solve(problem, Budget()))
     for name, policy in (("walk", PRETRAINED), ("zero", ZERO)):
         for walks, with_heft in ((WALKS, True), (MORE, False), (MORE, True)):
             choice = Walk(policy=policy, walks=walks, with_heft=with_heft, threads=1)
@@ -131,7 +131,8 @@ def judged(case: Case, rules: Rules, folder: Path) -> dict[str, Any]:
         path = folder / f"random-{seed}.safetensors"
         if not path.exists():
             random_rules(rules, seed).save(path)
-        row[f"random {seed}"] = timed(lambda path=path: Walk(policy=str(path), threads=1).solve(problem, Budget()))
+        choice = Walk(policy=str(path), walks=WALKS, threads=1)
+        row[f"random {seed}"] = timed(lambda choice=choice: choice.solve(problem, Budget()))
     effort = max(30, round(row["walk"]["cpu"] * OPERATORS_PER_SECOND / len(problem.graph)))
     row["search"] = timed(
         lambda: ScheduleSearch(starts="heft", effort=effort, threads=1, streams=1).solve(problem, Budget())
@@ -164,7 +165,7 @@ def started(case: Case) -> dict[str, Any]:
     _ = problem.native
     row: dict[str, Any] = {"operators": len(problem.graph)}
     row["heft"] = timed(lambda: Heft().solve(problem, Budget()))
-    row["walk"] = timed(lambda: Walk(threads=1).solve(problem, Budget()))
+    row["walk"] = timed(lambda: Walk(walks=WALKS, threads=1).solve(problem, Budget()))
     for cpu in CPU_SECONDS:
         for starts in ("heft", "walk", "heft,walk"):
             built = sum(row[one]["cpu"] for one in starts.split(","))

@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 
 from stead.errors import BadInput
-from stead.learn.walk.walk_plans import WALKS
 from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules
 from stead.learn.walk.walk_steps import Planned, Step
 from stead.learn.walk.walking import Found, Walking
@@ -30,6 +29,7 @@ from stead.solvers.solution import Budget, Solution
 
 PRETRAINED = "pretrained"  # the policy that comes with the package
 ZERO = "zero"  # nothing learned: list scheduling, with a plan of walks that was chosen for it
+ANSWER_WALKS = 36  # about three times the CPU of the heft family
 MOST_WALKS = 100_000
 
 
@@ -45,7 +45,7 @@ class Walk:
     name: ClassVar[str] = "walk"
 
     policy: str = PRETRAINED  # a file, the policy of the package, or "zero": list scheduling alone
-    walks: int = WALKS
+    walks: int = ANSWER_WALKS
     with_heft: bool = False  # whether the heft family is asked first, so that walks may go on from its schedule
     threads: int = 0
 
