@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 from stead import Placement, Problem, Roofline, cluster_from  # noqa: E402
 from stead.errors import BadInput  # noqa: E402
 from stead.run.cores import default_workers  # noqa: E402
+from stead.run.executor import Numerics  # noqa: E402
 from stead.run.torch_executor import KEPT_PROGRAMS, TorchExecutor  # noqa: E402
 
 
@@ -93,6 +94,22 @@ def test_five_losses_of_training_are_those_of_one_worker(name: str, request: pyt
     assert len(set(alone)) == 5
     for placement in random_placements(problem_of(executor.graph), 30, seed=7):
         assert executor.train_losses(placement, steps=5) == alone
+
+
+@pytest.mark.parametrize(
+    ("relatives", "tolerance", "asked", "passes"),
+    [([0.5, 1e-5], 1e-4, 2, True), ([0.5, 0.4, 0.3, 0.0], 1e-4, 3, False), ([0.5, 0.0], 0.0, 1, False)],
+    ids=["rounding turned one input", "wrong on all", "alike: bit for bit at once"],
+)
+def test_only_what_is_wrong_on_three_inputs_is_wrong_on_unlike_workers(
+    relatives: list[float], tolerance: float, asked: int, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = [Numerics(one, one, tolerance) for one in relatives]
+    left = iter(verdicts)
+    monkeypatch.setattr(TorchExecutor, "_compared", lambda self, placement, steps: next(left))
+    found = TorchExecutor.__new__(TorchExecutor).check(None)  # type: ignore[arg-type]
+    assert found is verdicts[asked - 1]
+    assert found.passed is passes
 
 
 def test_losses_are_those_of_the_module_itself(cnn: TorchExecutor) -> None:
