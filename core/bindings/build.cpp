@@ -26,10 +26,11 @@ ListRule parse_rule(const std::string& name) {
 }
 
 ListVariant checked_variant(const std::string& rule, double bias, const std::string& average, bool insertion,
-                            double foresight) {
+                            double foresight, double thrift) {
     if (!(bias >= 0.0 && bias <= 1e6)) fail("bias must lie in 0..1e6, got ", bias);
     if (!(foresight >= 0.0 && foresight <= 1e6)) fail("foresight must lie in 0..1e6, got ", foresight);
-    return {parse_rule(rule), bias, parse_average(average), insertion, foresight};
+    if (!(thrift >= 0.0 && thrift <= 1e6)) fail("thrift must lie in 0..1e6, got ", thrift);
+    return {parse_rule(rule), bias, parse_average(average), insertion, foresight, thrift};
 }
 
 std::vector<std::int32_t> topological_order(const Problem& problem, const std::string& kind) {
@@ -45,10 +46,11 @@ void bind_list_schedules(nb::module_& module) {
         .def(
             "__init__",
             [](ListVariant* self, const std::string& rule, double bias, const std::string& average, bool insertion,
-               double foresight) {
-                new (self) ListVariant(checked_variant(rule, bias, average, insertion, foresight));
+               double foresight, double thrift) {
+                new (self) ListVariant(checked_variant(rule, bias, average, insertion, foresight, thrift));
             },
-            nb::kw_only(), "rule"_a, "bias"_a = 1.0, "average"_a = "mean", "insertion"_a = true, "foresight"_a = 0.0);
+            nb::kw_only(), "rule"_a, "bias"_a = 1.0, "average"_a = "mean", "insertion"_a = true, "foresight"_a = 0.0,
+            "thrift"_a = 0.0);
     nb::class_<ListSchedule> schedule(module, "ListSchedule", "Devices and an order, built in one pass.");
     def_devices(schedule, "devices", &ListSchedule::devices, "[operator]");
     def_array(schedule, "order", &ListSchedule::order, "Operators, topological.");

@@ -94,7 +94,7 @@ void bind_search(nb::module_& module) {
         [](const Problem& problem, const Vector<std::int32_t>& unit_of, const DeviceArray<2>& starts,
            const Matrix<std::int32_t>& start_orders, const Vector<std::uint8_t>& start_sends,
            std::int64_t budget, double seconds, std::uint64_t seed,
-           int threads, int streams, int rounds, int pool, double warmth, const Vector<std::int64_t>& held_bytes,
+           int threads, int streams, int rounds, int pool, bool climbs, double warmth, const Vector<std::int64_t>& held_bytes,
            const Vector<std::int64_t>& room_bytes) {
             check_few_devices(problem, "search");
             const Devices devices("starts", starts);
@@ -111,6 +111,7 @@ void bind_search(nb::module_& module) {
                                         .streams = streams,
                                         .rounds = rounds,
                                         .pool = pool,
+                                        .climbs = climbs,
                                         .warmth = warmth};
             ResidentLimits limits{.held_bytes = copied(held_bytes, std::vector<std::int64_t>(n)),
                               .room_bytes = copied(room_bytes, problem.memory_bytes)};
@@ -121,7 +122,7 @@ void bind_search(nb::module_& module) {
         "problem"_a, "unit_of"_a.noconvert(), nb::kw_only(), "starts"_a.noconvert(), "start_orders"_a.noconvert(),
         "start_sends"_a.noconvert().none() = nb::none(), "budget"_a, "seconds"_a, "seed"_a = 0, "threads"_a = 0,
         "streams"_a = 2, "rounds"_a = 8, "pool"_a = 8,
-        "warmth"_a = 0.002, "held_bytes"_a.noconvert().none() = nb::none(),
+        "climbs"_a = false, "warmth"_a = 0.002, "held_bytes"_a.noconvert().none() = nb::none(),
         "room_bytes"_a.noconvert().none() = nb::none(),
         "Local search under policy program_order. The same for any number of threads unless `seconds` run out or a "
         "signal handler raises something.");

@@ -52,7 +52,12 @@ void Builder::by_optimistic_costs() {
 double Builder::score(std::int32_t v, int d, const Offer& offer) const {
     const double behind =
         variant_.rule == ListRule::peft ? ranks_.optimistic[std::int64_t{v} * problem_.devices + d] : 0.0;
-    return static_cast<double>(offer.finish) + (variant_.bias - 1.0) * static_cast<double>(offer.moved) + behind;
+    return static_cast<double>(offer.finish) + (variant_.bias - 1.0) * static_cast<double>(offer.moved) + behind +
+           waste(v, d);
+}
+
+double Builder::waste(std::int32_t v, int d) const {
+    return variant_.thrift > 0.0 ? variant_.thrift * ranks_.waste[std::int64_t{v} * problem_.devices + d] : 0.0;
 }
 
 /// The device of the unit, or for its first operator the best one: reachable, with room, then the least score.

@@ -22,12 +22,14 @@ struct SharedRanks {
             if (rank.empty()) rank = upward_ranks(problem, variant.average);
             if (variant.rule == ListRule::peft && optimistic.empty()) optimistic = optimistic_costs(problem);
             if (variant.rule == ListRule::sct && move.empty()) move = mean_transfers(problem);
+            if (variant.thrift > 0.0 && waste.empty()) waste = wasted_time(problem);
         }
     }
     const std::vector<double>& of(Average average) const { return by_average[static_cast<std::size_t>(average)]; }
 
     std::vector<std::vector<double>> by_average;  // [average][operator]
     std::vector<double> optimistic;               // [operator, device]
+    std::vector<double> waste;                    // [operator, device]
     std::vector<double> move;                     // [tensor]
 };
 
@@ -55,6 +57,7 @@ private:
     int choose(std::int32_t v);
     void run(std::int32_t v, int d);
     double score(std::int32_t v, int d, const Offer& offer) const;
+    double waste(std::int32_t v, int d) const;
     Ticks pending(std::int32_t unit, std::int32_t v, int d) const;
     ListSchedule result() const;
 

@@ -158,7 +158,8 @@ private:
     }
 
     Pick pick(std::int32_t v, int d, const Offer& offer) const {
-        double key = static_cast<double>(offer.start) + (b_.variant_.bias - 1.0) * static_cast<double>(offer.moved);
+        double key = static_cast<double>(offer.start) + (b_.variant_.bias - 1.0) * static_cast<double>(offer.moved) +
+                     b_.waste(v, d);
         const std::int32_t child = awaited(d);
         // A device waits for the favourite child as long as the child would wait for its input elsewhere.
         if (child >= 0 && child != v) key += favourite_transfer_[devices_[d].last];

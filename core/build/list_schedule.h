@@ -32,6 +32,7 @@ struct ListVariant {
     Average average = Average::mean;  // of the ranks
     bool insertion = true;            // gaps between operators may be filled
     double foresight = 0.0;           // weight of what units on a device still have to run when devices are compared
+    double thrift = 0.0;              // weight of time on a device that others would make better use of
 };
 
 struct ListSchedule {

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "bounds/area.h"
+
 namespace stead {
 
 namespace {
@@ -85,6 +87,30 @@ std::vector<double> average_transfers(const Problem& problem, Average average) {
 }
 
 }  // namespace
+
+std::vector<double> wasted_time(const Problem& problem) {
+    const std::int64_t k = problem.devices;
+    const std::vector<std::int64_t> no_bytes(problem.operators), no_room(k);
+    const std::vector<std::uint8_t> busy(k, 1);
+    const Work work{.rows = static_cast<std::size_t>(problem.operators),
+                    .devices = problem.devices,
+                    .ticks = problem.duration,
+                    .bytes = no_bytes,
+                    .capacity_bytes = no_room,
+                    .busy = busy};
+    const std::vector<std::int64_t> prices = area(work, false).prices.time;
+    const double whole = std::max(1.0, std::accumulate(prices.begin(), prices.end(), 0.0));
+    std::vector<double> waste(problem.duration.size(), std::numeric_limits<double>::infinity());
+    for (std::int64_t v = 0; v < problem.operators; ++v) {
+        double* const row = &waste[v * k];
+        for (std::int64_t d = 0; d < k; ++d)
+            if (const Ticks ticks = problem.duration[v * k + d]; ticks != impossible)
+                row[d] = static_cast<double>(ticks) * static_cast<double>(prices[d]) / whole;
+        const double least = *std::min_element(row, row + k);
+        std::for_each(row, row + k, [&](double& one) { one -= least; });  // units may lack a device that operators have
+    }
+    return waste;
+}
 
 std::vector<double> mean_transfers(const Problem& problem) { return average_transfers(problem, Average::mean); }
 

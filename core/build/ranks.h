@@ -22,6 +22,11 @@ std::vector<double> upward_ranks(const Problem& problem, Average average);
 /// everything behind it where it is best off. [operator, device]
 std::vector<double> optimistic_costs(const Problem& problem);
 
+/// What it costs all together to run operator v on d and not where it is best off, in ticks of the whole: time on each
+/// device has its price in the program that spreads work over devices (see bounds/area.h). Infinite where it cannot run.
+/// [operator, device]
+std::vector<double> wasted_time(const Problem& problem);
+
 /// Mean time of each tensor between two devices, latency included. [tensor]
 std::vector<double> mean_transfers(const Problem& problem);
 

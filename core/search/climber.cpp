@@ -6,14 +6,16 @@ namespace stead {
 namespace {
 
 constexpr std::int32_t whole_at_once = 6000;  // larger graphs are also searched window by window
-constexpr std::int32_t window_size = 2048;
+constexpr std::int32_t window_size = 1024;
 constexpr std::int32_t whole_first = 20'000;  // larger graphs are searched window by window in the beginning
 constexpr std::int64_t window_effort = 60;    // operators decoded per operator in a window
 constexpr std::int64_t whole_effort = 50;     // operators decoded per operator between two sweeps
+constexpr int relists = 4;                    // tries to sort all when all is open: cheap there, and seldom drawn
 constexpr std::int64_t look_interval = 20'000;
 constexpr int share_interval = 128;
 constexpr double memory_of_gains = 0.98;
 constexpr double least_share = 0.4;  // of all moves, spread evenly
+constexpr double large_least_share = 0.15;  // the same on graphs searched window by window: there moves cost more
 constexpr double usual_cost = 100.0;  // of a move, in operators, before any was tried
 constexpr double neutral_kept = 0.3;
 constexpr double patience_with_many = 0.03;  // of the makespan: how far a move of many operators may fall behind
@@ -81,6 +83,7 @@ void Climber::sweep(std::int64_t end) {
     if (next_window_ >= n || (next_window_ < 0 && n <= whole_first)) {
         next_window_ = 0;
         decoder_.open(0, n);
+        for (int i = 0; i < relists && !over(end); ++i) step(Move::relist);
         return search(std::min(end, work() + whole_effort * n));
     }
     next_window_ = std::max(0, next_window_);
@@ -90,7 +93,7 @@ void Climber::sweep(std::int64_t end) {
 }
 
 void Climber::search(std::int64_t end) {
-    while (!over(end)) step();
+    while (!over(end)) step(choose());
 }
 
 bool Climber::over(std::int64_t end) {
@@ -119,8 +122,7 @@ Ticks Climber::patience(Move move) const {
     return few ? 0 : static_cast<Ticks>(patience_with_many * static_cast<double>(decoder_.makespan()));
 }
 
-void Climber::step() {
-    Move move = choose();
+void Climber::step(Move move) {
     if (move == Move::relist && decoder_.last() - decoder_.first() < tables_.problem.operators) move = Move::resort;
     const std::int64_t before = work();
     ++moves_;
@@ -168,6 +170,7 @@ void Climber::reward(Move move, Ticks gain, std::int64_t cost, bool kept) {
 
 /// Gives each kind of move its share of the work by gain per cost, and a least one.
 void Climber::set_shares() {
+    const double least = tables_.problem.operators <= whole_at_once ? least_share : large_least_share;
     double rates = 0.0, floors = 0.0, all = 0.0;
     for (int m = 0; m < move_count; ++m) {
         rates += gain_[m] / cost_[m];
@@ -175,7 +178,7 @@ void Climber::set_shares() {
     }
     for (int m = 0; m < move_count; ++m) {
         const double floor = floor_of(m) / floors;
-        const double work = rates > 0.0 ? least_share * floor + (1.0 - least_share) * gain_[m] / cost_[m] / rates : floor;
+        const double work = rates > 0.0 ? least * floor + (1.0 - least) * gain_[m] / cost_[m] / rates : floor;
         share_[m] = work * (1.0 + tries_[m]) / (usual_cost + cost_[m]);  // of moves, which cost more or less
         all += share_[m];
     }

@@ -56,7 +56,7 @@ private:
     void search(std::int64_t end);
     void sweep(std::int64_t end);
     void restart();
-    void step();
+    void step(Move move);
     Move choose();
     void reward(Move move, Ticks gain, std::int64_t cost, bool kept = false);
     void set_shares();

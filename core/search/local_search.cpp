@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -21,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t unlimited_work = std::int64_t{1} << 61;
+constexpr double stalled = 5e-4;  // gain of a round, relative, below which climbing has come to its end
 constexpr auto wait_between_looks = std::chrono::milliseconds(5);
 
 void check_units(const Problem& problem, std::span<const std::int32_t> unit_of) {
@@ -166,7 +168,7 @@ public:
                 ResidentLimits limits, const SearchOptions& options, const Workers& workers)
         : options_(options), starts_(starts), operators_(problem.operators),
           items_(std::max<std::int64_t>(starts.rows, options.streams)), tables_(problem, unit_of, std::move(limits)),
-          crew_(workers, items_), pool_(options.pool), climbers_(items_), alive_(items_) {
+          crew_(workers, items_), pool_(options.pool), climbers_(items_), alive_(items_), before_(items_, 0) {
         std::iota(alive_.begin(), alive_.end(), 0);
     }
 
@@ -183,7 +185,7 @@ public:
                 crew_.run(std::ssize(alive_), [&](std::int64_t i) { climb(alive_[i], round, left, share); });
             rank();
             note_round();
-            if (!goes_on || (round + 1 < options_.rounds && !exchange())) break;
+            if (!goes_on || (round + 1 < options_.rounds && may_drop(round) && !exchange())) break;
         }
         return result();
     }
@@ -213,8 +215,9 @@ private:
 
     void climb(std::int64_t item, int round, std::int64_t work, double share) {
         const double left = std::max(0.0, seconds_left());
-        // Every other round of an item is hill climbing; annealing starts colder from round to round.
-        const bool anneals = (item + round) % 2 == 1;
+        // Annealing starts colder from round to round.
+        const bool anneals = options_.climbs ? has_stalled(item) : (item + round) % 2 == 1;
+        before_[item] = climbers_[item]->best().ticks;
         climbers_[item]->run({.work = std::max<std::int64_t>(1, work),
                               .seconds = timed() ? std::min(share, left) : left,
                               .timed = timed(),
@@ -222,12 +225,24 @@ private:
                               .stopped = [this] { return crew_.stopped(); }});
     }
 
-    /// The items that still run, best first.
-    void rank() {
-        std::ranges::stable_sort(alive_, [&](std::int64_t a, std::int64_t b) {
-            return climbers_[a]->best().better_than(climbers_[b]->best());
-        });
+    bool has_stalled(std::int64_t item) const {
+        const Ticks now = climbers_[item]->best().ticks;
+        return before_[item] > 0 && static_cast<double>(before_[item] - now) < stalled * static_cast<double>(now);
     }
+
+    /// The items that still run, best first. Where they climb, what falls fast counts as if it fell twice as far
+    /// again: starts that begin behind others often end before them.
+    void rank() {
+        const auto value = [&](std::int64_t item) {
+            const SearchState& best = climbers_[item]->best();
+            const Ticks gain = !options_.climbs || before_[item] == 0 ? 0 : before_[item] - best.ticks;
+            return std::pair(best.overflow, best.ticks - 2 * gain);
+        };
+        std::ranges::stable_sort(alive_, std::less<>(), value);
+    }
+
+    /// Whether it is known by now which items are worse: where they climb it takes some time to tell.
+    bool may_drop(int round) const { return !options_.climbs || options_.rounds < 4 || round % 2 == 1; }
 
     /// The worse half is given up or, when only `streams` are left, goes on from the states of the better half.
     bool exchange() {
@@ -243,7 +258,10 @@ private:
     }
 
     void note_round() {
-        result_.trail.push_back({work(), climbers_[alive_.front()]->best().ticks});
+        const auto best = std::ranges::min_element(alive_, [&](std::int64_t a, std::int64_t b) {
+            return climbers_[a]->best().better_than(climbers_[b]->best());
+        });
+        result_.trail.push_back({work(), climbers_[*best]->best().ticks});
     }
 
     SearchResult result() {
@@ -271,6 +289,7 @@ private:
     Pool pool_;
     std::vector<std::unique_ptr<Climber>> climbers_;
     std::vector<std::int64_t> alive_;  // items that still run
+    std::vector<Ticks> before_;        // [item]; its best before the last round
     SearchResult result_;
 };
 

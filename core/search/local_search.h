@@ -28,6 +28,7 @@ struct SearchOptions {
     int streams = 2;        // work items that go on to the end; several may share a start
     int rounds = 8;         // after each, the worse half of the items is given up or goes on from the better half
     int pool = 8;           // states returned at most
+    bool climbs = false;    // annealing only where climbing has stalled, else in every other round
     double warmth = 0.002;  // temperature of annealing in the first round, as a share of the makespan
 };
 

@@ -269,7 +269,7 @@ def block_chain_bound(problem: Problem, *, path: Annotated[NDArray[numpy.int32],
 class ListVariant:
     """How one schedule is built."""
 
-    def __init__(self, *, rule: str, bias: float = 1.0, average: str = 'mean', insertion: bool = True, foresight: float = 0.0) -> None: ...
+    def __init__(self, *, rule: str, bias: float = 1.0, average: str = 'mean', insertion: bool = True, foresight: float = 0.0, thrift: float = 0.0) -> None: ...
 
 class ListSchedule:
     """Devices and an order, built in one pass."""
@@ -529,7 +529,7 @@ class SearchResult:
     def kinds(self) -> list[MoveTally]:
         """What moves of each kind came to."""
 
-def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, starts: Annotated[NDArray, dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_sends: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> SearchResult:
+def search(problem: Problem, unit_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, starts: Annotated[NDArray, dict(shape=(None, None), order='C', device='cpu', writable=False)], start_orders: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], start_sends: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, budget: int, seconds: float, seed: int = 0, threads: int = 0, streams: int = 2, rounds: int = 8, pool: int = 8, climbs: bool = False, warmth: float = 0.002, held_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, room_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> SearchResult:
     """
     Local search under policy program_order. The same for any number of threads unless `seconds` run out or a signal handler raises something.
     """

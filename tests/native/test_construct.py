@@ -37,6 +37,7 @@ def test_units_are_numbered_without_gaps(units: list[int], message: str) -> None
         {"rule": "heft", "bias": np.nan},
         {"rule": "heft", "average": "median"},
         {"rule": "heft", "foresight": -1.0},
+        {"rule": "heft", "thrift": -1.0},
     ],
 )
 def test_variants_are_checked(variant: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from strategies import problems
 
 from stead import _native
 from stead.cluster import Cluster, Device, link_all
-from stead.costs import Costs, Roofline
+from stead.costs import Costs, Roofline, Source
 from stead.errors import BadInput, Infeasible
 from stead.graph import GraphBuilder, TensorId
 from stead.placing.loading import load
@@ -32,7 +32,7 @@ from stead.solvers.build.list_scheduling import (
     drawn_schedules,
 )
 from stead.solvers.build.schedules import tied_units, weight_units
-from stead.testing import two_towers
+from stead.testing import tiny_cluster, two_towers
 from stead.testing.contracts import SolverContract
 from stead.workloads.synthetic import synthetic
 
@@ -270,6 +270,22 @@ def test_a_heavier_bias_keeps_more_operators_together() -> None:
         return int((devices[producers] != devices[readers]).sum())
 
     assert crossings(10.0) < crossings(0.5)
+
+
+def test_thrift_keeps_a_device_for_what_only_it_does_well() -> None:
+    # `long` takes 4 s or 5 s, each `short` 1 s or 4 s. By finish alone the first `short` goes to the device that is
+    # slow at it. Time has prices 5/9 and 4/9, at which `long` costs the same on both (20/9), a `short` 5/9 or 16/9.
+    build = GraphBuilder("unlike")
+    for name in ("long", "short0", "short1", "short2", "short3"):
+        build.tensor(build.operator(name), size_bytes=4)
+    graph, cluster = build.build(), tiny_cluster(2)
+    seconds = np.array([[4.0, 5.0]] + 4 * [[1.0, 4.0]])
+    sources = np.full(seconds.shape, Source.IMPORTED, dtype=np.uint8)
+    problem = Problem(graph, cluster, Costs(graph, cluster, seconds, sources=sources))
+    quick = Heft(bias=1.0, average="mean").solve(problem, ONE).placement.devices.tolist()
+    thrifty = Heft(bias=1.0, average="mean", thrift=10.0).solve(problem, ONE).placement.devices.tolist()
+    assert quick == [0, 1, 0, 0, 0]
+    assert thrifty[1:] == [0, 0, 0, 0]
 
 
 def test_devices_without_room_are_avoided_while_there_is_another() -> None:

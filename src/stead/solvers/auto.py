@@ -10,13 +10,16 @@ and gained is part of the solution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, groupby, zip_longest
 from types import MappingProxyType
 from typing import ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stead.cluster.classes import SOLVER_DEVICES
 from stead.errors import BadInput
@@ -47,6 +50,7 @@ from stead.solvers.search.coarse_to_fine import Ladder, descend
 from stead.solvers.search.redivide import redivide
 from stead.solvers.search.search import SMALL, WORK_PER_SECOND, ScheduleSearch, schedule_of
 from stead.solvers.search.stages import shift_stages
+from stead.solvers.search.strips import layers, search_strips
 from stead.solvers.search.transfers import order_transfers
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
@@ -155,6 +159,8 @@ class Auto:
                   f"{tuning.construction_share:.0%} of what is left", run=_Run.construct),
             _asks("exact", self._exact(problem), no_exact),
             Row("shifting stages", "borders of stages", why_not=no_stages, run=_Run.shift),
+            Row("strips", "search on layers cut along time", f"{tuning.strip_share:.0%} of what is left", no_orders,
+                run=_Run.strips, not_now=_Run.is_not_unrolled),
             Row("coarse levels", coarse, f"in every second round, {coarse_share}", no_orders,
                 run=_Run.levels, not_now=_Run.levels_rest, each_round=True),
             Row("search", "moves of devices and in the order", f"{self.effort} evaluations, doubled each round",
@@ -222,6 +228,8 @@ class _Run:
         self.search, self.phases = search, phases
         self._auto, self._tuning = auto, auto.tuning
         self._found: list[Solution] = []  # by steps
+        self._layers: NDArray[np.int64] | None = None  # [operator]; of an unrolled network
+        self._strips: list[Schedule] = []  # what pieces of layers say
         self._coarse: list[Schedule] = []  # what coarser graphs say
         self._starts: list[Schedule] = []  # what steps say, best first
         self._elites: list[Schedule] = []  # of all that search left, best first
@@ -295,6 +303,14 @@ class _Run:
         if self._part % 2:
             return "every second round"
         return "they came first" if self._coarse and not self._part else ""
+
+    def is_not_unrolled(self) -> str:
+        """Whether few operators share a weight, or there are too many to look."""
+        problem, most = self.search.problem, self._tuning.huge
+        if len(problem.graph) > most:
+            return f"more than {most} operators"
+        self._layers = layers(problem)
+        return "no weight is used in many steps" if self._layers is None else ""
 
     def has_gained(self) -> str:
         """Whether the search of this round was worth it."""
@@ -389,11 +405,16 @@ class _Run:
         """Shift the borders of stages."""
         shift_stages(self.search)
 
+    def strips(self, row: Row) -> None:
+        """Search pieces of layers, where a network is unrolled."""
+        self._strips = search_strips(self.search, self._layers, self._constructed(), share=self._tuning.strip_share)
+
     def levels(self, row: Row) -> None:
         """Search coarser graphs, in a round within what that may take."""
         tuning, effort = self._tuning, self._auto.effort << self._part
         timed = not self.search.counts and math.isfinite(self.search.spare_seconds)
-        ample = timed and self._evaluations_left() >= tuning.ample
+        large = row.each_round and len(self.search.problem.graph) > SMALL
+        ample = timed and (large or self._evaluations_left() >= tuning.ample)
         share = tuning.ample_coarse_share if ample else tuning.coarse_share
         with self._within_round() if row.each_round else nullcontext():
             self._coarse = descend(self.search, self._ladder, share=share, effort=effort // 2, part=self._part)
@@ -402,15 +423,22 @@ class _Run:
         """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
         search, effort, part = self.search, self._effort(), self._part
         if not part:
-            ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
-            different = first_of_each(ranked, key=lambda solution: solution.placement.devices.tobytes())
-            self._starts = [schedule_of(one.placement, "auto") for one in different[: self._tuning.pool]]
+            self._starts = self._constructed(self._strips)
         with self._within_round():
             again = bool(part % 2)
-            pool = self._elites if again else _in_turn(self._coarse, self._starts)[: self._most_starts(effort)]
+            coarse = self._coarse[:1] if len(search.problem.graph) > SMALL else self._coarse
+            pool = self._elites if again else _in_turn(coarse, self._starts)[: self._most_starts(effort)]
             better = ScheduleSearch(effort=effort).improve(search, pool, part=part, settled=again)
         self._keep(better)
         self._stalled = self._has_stalled()
+
+    def _constructed(self, others: Sequence[Schedule] = ()) -> list[Schedule]:
+        """What steps say and others found, best first."""
+        ranked = sorted(self._found, key=lambda solution: solution.objective_seconds)
+        different = first_of_each(ranked, key=lambda solution: solution.placement.devices.tobytes())
+        built = [(one.objective_seconds, schedule_of(one.placement, "auto")) for one in different[: self._tuning.pool]]
+        both = sorted([*built, *((one.seconds, one) for one in others)], key=lambda pair: pair[0])
+        return [schedule for _, schedule in both[: self._tuning.pool]]
 
     def order_transfers(self, row: Row) -> None:
         """Look for a better order of transfers."""

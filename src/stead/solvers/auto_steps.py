@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from stead.errors import BadInput
 from stead.problem import Latency, PlacetoDispatch, Problem, Throughput
+from stead.solvers.build.list_scheduling import are_alike
 from stead.solvers.exact.mincut import runs_in_turn
 from stead.solvers.exact.reduction import not_steady, reduce
 from stead.solvers.exact.series_reach import series_in_vain
@@ -28,6 +29,8 @@ class Tuning:
     quick_series: int = 300  # operators up to which they take next to no time, so that they are tried in any case
     little_seconds: float = 4.0  # that a step may need however few evaluations are counted
     moves_per_second: int = 4_000_000  # of annealing, to begin no round that could not end
+    thrifty: int = 6000  # operators beyond which a second HEFT minds which device an operator makes best use of ...
+    thrift: float = 10.0  # ... with this weight, where devices differ in that
     # Sizes beyond which a method would not come to an end.
     large: int = 20_000  # operators beyond which only what takes about linear time is tried
     huge: int = 200_000  # operators beyond which even constructions are but three
@@ -39,8 +42,10 @@ class Tuning:
     construction_share: float = 0.35  # for all constructions: some take long on some graphs
     series_share: float = 0.1  # for proofs on chains of blocks: what is none keeps them busy to the end
     counted_series_share: float = 0.3  # the same of evaluations, of which they need few
+    strip_share: float = 0.15  # for search on layers cut along time
     coarse_share: float = 0.5  # for search on coarser graphs, as finer ones profit from it
-    ample_coarse_share: float = 0.15  # the same where `ample` evaluations are left: there single moves get as far
+    ample_coarse_share: float = 0.15  # the same where `ample` evaluations are left, and on graphs searched window by
+    # window unless time is short: there single moves get as far
     ample: int = 100_000
     first_share: float = 0.75  # for annealing before anything is to be proved: most proofs need a good incumbent
     program_share: float = 0.6  # for an integer program after a first round of annealing, which gives it its cutoff
@@ -53,7 +58,7 @@ class Tuning:
     pool: int = 10  # placements that search begins with; a good end may begin at a poor one
     least_effort: int = 8  # evaluations per operator for each
     one_start: int = 40  # evaluations per operator below which there is one, as one that cools slowly gets further
-    large_least_effort: int = 250  # evaluations for each on graphs searched window by window: there starts decide
+    large_least_effort: int = 5000  # evaluations for each on graphs searched window by window: there starts decide
     one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
@@ -110,7 +115,9 @@ def constructions(problem: Problem, tuning: Tuning) -> tuple[Step, ...]:
         return Step("cut", 0.3), Step("chunks", 0.3), Step("dfs-sticky", 0.3), Step("heft")
     if searches_orders(problem):
         others = "m-etf", "peft", "dfs-sticky", "m-sct", "chunks", "cut"
-        return Step("heft"), *(Step(name, 0.5) for name in others)
+        thrifts = len(problem.graph) > tuning.thrifty and not are_alike(problem)
+        thrifty = (Step("heft", 0.5, (("thrift", tuning.thrift),)),) if thrifts else ()
+        return Step("heft"), *thrifty, *(Step(name, 0.5) for name in others)
     built = (*(Step(name, 0.2) for name in ("chunks", "dfs-sticky", "heft")), Step("multilevel"))
     if isinstance(problem.objective, Throughput):
         return Step("mtkahypar", least_seconds=tuning.partitioning * len(problem.graph)), *built

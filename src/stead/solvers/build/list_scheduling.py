@@ -46,6 +46,7 @@ class Variant:
     average: str = "mean"  # of costs for ranks
     insertion: bool = True  # fill gaps between operators
     foresight: float = 0.0  # weight of the work that a unit brings later
+    thrift: float = 0.0  # weight of time on a device that others would make better use of
 
     @property
     def native(self) -> _native.ListVariant:
@@ -56,6 +57,7 @@ class Variant:
             average=self.average,
             insertion=self.insertion,
             foresight=self.foresight,
+            thrift=self.thrift,
         )
 
     def __str__(self) -> str:
@@ -129,7 +131,7 @@ class _ListRule(ABC):
         """(length, schedule) of every variant that there was time for; of some in any case if they are the first."""
         problem = search.problem
         variants = [replace(variant, foresight=foresight) for variant in self.variants()]
-        if _are_alike(problem):
+        if are_alike(problem):
             variants = [variant for variant in variants if variant.average == variants[0].average]
         limit = _usable(problem) if self.keeps_memory else np.full(len(problem.cluster), NO_LIMIT)
         found: list[tuple[int, Schedule]] = []
@@ -172,9 +174,12 @@ class Heft(_ListRule):
     name: ClassVar[str] = "heft"
     average: str = ""  # mean, min or best cost for ranks; empty: all three
     insertion: bool = True  # fill gaps between operators
+    thrift: float = 0.0  # weight of time on a device that others would make better use of
 
     def __post_init__(self) -> None:
         _ListRule.__post_init__(self)
+        if not 0 <= self.thrift <= 1000:
+            raise BadInput(f"heft needs a thrift between 0 and 1000, got {self.thrift}")
         if self.average and self.average not in AVERAGES:
             raise BadInput(f"heft ranks by mean, min or best costs, got {self.average!r}")
 
@@ -182,7 +187,7 @@ class Heft(_ListRule):
         """Every bias with every average."""
         averages = (self.average,) if self.average else AVERAGES
         return [
-            Variant("heft", bias, average, self.insertion)
+            Variant("heft", bias, average, self.insertion, thrift=self.thrift)
             for average in averages
             for bias in _biases(self.bias)
         ]
@@ -274,7 +279,7 @@ def drawn_schedules(search: Search, count: int, *, part: int) -> list[Schedule]:
     return [schedule for ticks, schedule in _distinct(sorted(found, key=lambda pair: pair[0])) if ticks < NO_LIMIT]
 
 
-def _are_alike(problem: Problem) -> bool:
+def are_alike(problem: Problem) -> bool:
     """Whether all devices take the same time for everything, so that all averages are the same."""
     seconds = problem.costs.seconds
     return bool((seconds == seconds[:, :1]).all() and problem.allowed.all())

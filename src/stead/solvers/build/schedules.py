@@ -44,7 +44,7 @@ def tied_units(problem: Problem) -> NDArray[np.int32]:  # [operator]
     """
     if not problem.graph.is_training:
         return problem.units
-    return _joined(problem, np.arange(len(problem.graph)), forward_operators(problem.graph))
+    return joined_units(problem, np.arange(len(problem.graph)), forward_operators(problem.graph))
 
 
 def weight_units(problem: Problem) -> NDArray[np.int32]:  # [operator]
@@ -55,14 +55,14 @@ def weight_units(problem: Problem) -> NDArray[np.int32]:  # [operator]
     graph = problem.graph
     users = np.diff(graph.weight_user_first)
     first = np.repeat(graph.weight_users[graph.weight_user_first[:-1][users > 0]], users[users > 0])
-    return _joined(
+    return joined_units(
         problem,
         np.concatenate([np.arange(len(graph)), first]),
         np.concatenate([forward_operators(graph), graph.weight_users]),
     )
 
 
-def _joined(problem: Problem, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int32]:
+def joined_units(problem: Problem, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int32]:
     """Units of which some are joined, one[i] with other[i], numbered by first operator."""
     units = problem.units
     label = connected(problem.unit_count, units[one].astype(np.int64), units[other].astype(np.int64))
@@ -126,7 +126,7 @@ def _spill(search: Search, schedule: Schedule, unit_of: NDArray[np.int32]) -> No
     problem, moved, pressure = search.problem, 0, 1
     usable = np.array([device.usable_bytes for device in problem.cluster], dtype=np.int64)
     firsts = np.unique(unit_of, return_index=True)[1]
-    devices = _where_allowed(problem, schedule.devices[firsts], unit_of)
+    devices = where_allowed(problem, schedule.devices[firsts], unit_of)
     for _ in range(MOST_SPILLS):
         if moved:
             offer_schedule(search, Schedule(devices, schedule.order, schedule.name))
@@ -152,7 +152,7 @@ def _spill(search: Search, schedule: Schedule, unit_of: NDArray[np.int32]) -> No
         search.notes.append(f"{moved} units moved: the construction does not fit into memory")
 
 
-def _where_allowed(
+def where_allowed(
     problem: Problem, wanted: NDArray[np.uint8], unit_of: NDArray[np.int32]
 ) -> NDArray[np.uint8]:  # [operator]
     """Devices of operators from those of units; the first allowed one where a unit may not be where it is wanted."""

@@ -32,8 +32,8 @@ SLICE = 0.3  # of what is left of the budget, between two looks at the incumbent
 FIRST_SLICE = 0.08  # the same for the first: it tells whether what fits in theory fits in fact, and cools too quickly
 UNLIMITED = 2**61  # work; then the clock shares out the time
 LEAST_EFFORT = 20_000  # evaluations per start with which both orders of sends are worth trying, and two streams
-SMALL = 6000  # operators up to which that holds: on larger ones two streams and sends by producer get further
-LARGE_LEAST_EFFORT = 1200  # evaluations per start for both orders of sends on those
+SMALL = 6000  # operators up to which that holds: on larger ones one stream and sends by producer get further
+LARGE_LEAST_EFFORT = 5000  # evaluations per start for both orders of sends on those
 MOST_SHARE = 0.3  # of the time that is left, for one start
 POOL = 6
 ROUNDS, FEW_ROUNDS = 8, 3
@@ -102,14 +102,20 @@ class ScheduleSearch:
             yield from misfits
 
     def improve(
-        self, search: Search, pool: list[Schedule], *, part: int = 0, settled: bool = False
+        self,
+        search: Search,
+        pool: list[Schedule],
+        *,
+        part: int = 0,
+        settled: bool = False,
+        units: NDArray[np.int32] | None = None,
     ) -> list[Schedule]:
         """Run slices of the native search, each from what the one before left; what the last one left, best first.
 
         `part` changes what is drawn. Every start is tried with sends by producer and by reader. Where there is too
         little time for that, on small graphs, tensors are sent by reader and one stream goes on to the end. Devices
         that carry tensors themselves send by producer. A pool that has been `settled` by a search before is taken as
-        it is.
+        it is; `units` larger than the problem's own stay together.
         """
         if not pool or not len(search.problem.graph) or len(search.problem.cluster) < 2:
             return pool
@@ -119,7 +125,7 @@ class ScheduleSearch:
         chooses = takes_orders(search.problem) and not search.problem.native.carries
         if not settled and chooses and (enough or small):
             pool = in_both_ways(pool) if enough else [replace(one, by_reader=True) for one in pool]
-        streams = self.streams if enough or not small else 1
+        way = _Way.through(search.problem, self.streams if enough else 1, units)
         fits_so_far = True
         room = _Room.of_weights(search.problem)
         most = search.evaluations + self.effort
@@ -130,7 +136,7 @@ class ScheduleSearch:
                 break
             drawn = np.random.SeedSequence((search.seed, turn, part)).generate_state(1, np.uint64).item()
             began = clock.now()
-            result = self._run(search, pool, room, evaluations, seconds, drawn, streams)
+            result = self._run(search, pool, room, evaluations, seconds, drawn, way if turn else way.at_first(pool))
             search.kinds = joined(search.kinds, _kinds(result, clock.now() - began))
             search.evaluations += min(
                 evaluations, result.work // len(search.problem.graph)
@@ -179,7 +185,7 @@ class ScheduleSearch:
         evaluations: int,
         seconds: float,
         drawn: int,
-        streams: int,
+        way: _Way,
     ) -> _native.SearchResult:
         """One slice of the native search."""
         problem = search.problem
@@ -187,7 +193,7 @@ class ScheduleSearch:
         late = not search.counts and work > seconds * WORK_PER_SECOND
         return _native.search(
             problem.native,
-            problem.units,
+            way.unit_of,
             starts=np.stack([schedule.devices for schedule in pool]),
             start_orders=np.stack([schedule.order for schedule in pool]),
             start_sends=np.array([schedule.by_reader for schedule in pool], dtype=np.uint8),
@@ -195,12 +201,43 @@ class ScheduleSearch:
             seconds=seconds,
             seed=drawn,
             threads=self.threads,
-            streams=streams,
-            rounds=ROUNDS if len(problem.graph) <= MANY_OPERATORS else FEW_ROUNDS,
-            pool=POOL,
+            streams=way.streams,
+            rounds=way.rounds,
+            pool=way.pool,
+            climbs=way.climbs,
             held_bytes=room.held_bytes,
             room_bytes=room.room_bytes,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """How the native search goes on from its starts."""
+
+    unit_of: NDArray[np.int32]  # [operator]; what stays together
+    streams: int
+    rounds: int
+    climbs: bool  # annealing only where climbing has stalled
+    pool: int = POOL
+    memory_is_ample: bool = True
+
+    @staticmethod
+    def through(problem: Problem, streams: int, unit_of: NDArray[np.int32] | None) -> _Way:
+        """On large graphs one stream that climbs, and anneals only where that has stalled."""
+        count = len(problem.graph)
+        return _Way(
+            problem.units if unit_of is None else unit_of,
+            streams if count <= SMALL else 1,
+            ROUNDS if count <= MANY_OPERATORS else FEW_ROUNDS,
+            climbs=count > SMALL,
+            memory_is_ample=_memory_is_ample(problem),
+        )
+
+    def at_first(self, pool: list[Schedule]) -> _Way:
+        """Where a short slice is to tell whether memory suffices, it gives up no start of a large graph yet."""
+        if not self.climbs or self.memory_is_ample:
+            return self
+        return replace(self, rounds=1, pool=max(self.pool, len(pool)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
