@@ -57,7 +57,7 @@ def test_a_network_that_has_learnt_nothing_is_list_scheduling_and_gets_no_credit
     asked = written(name, tmp_path / "p.safetensors")
     for seed in range(50_000_001, 50_000_004):
         problem = made(seed)
-        found, listed = asked.solve(problem, Budget()), Walk(policy="zero").solve(problem, Budget())
+        found, listed = asked.solve(problem, Budget()), Walk(policy="zero", walks=16).solve(problem, Budget())
         assert found.objective_seconds <= listed.objective_seconds
         if found.found_by.startswith(name):
             assert found.found_by.startswith(f"{name} prior, variant")
