@@ -46,7 +46,7 @@ void bad_problems_are_refused() {
     CHECK(bad([](Draft& x) { x.speed[1] = 0; }));
     CHECK(bad([](Draft& x) { x.speed[1] = 1e-300; }));
     CHECK(bad([](Draft& x) { x.gap[1] = inf; }));
-    CHECK(bad([](Draft& x) { x.channel[1] = -2; }));
+    CHECK(bad([](Draft& x) { x.channel[1] = -3; }));
     CHECK(bad([](Draft& x) { x.hops[1] = -1; }));
     CHECK(bad([](Draft& x) { x.memory[1] = -1; }));
     CHECK(bad([](Draft& x) { x.tensor_seconds = {1}; }));
