@@ -23,6 +23,7 @@ from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.ground.training_run import Run
 from stead.learn.placeto.method import Placeto
+from stead.learn.walk import opinion_solver
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
 from stead.learn.walk.opinion_loop import opinions_of
@@ -122,6 +123,25 @@ def test_what_fine_tuning_finds_is_what_the_simulator_says(tmp_path: Path) -> No
     problem = made(50_000_005)
     found = varied(asked, fine_tune=2).solve(problem, Budget())  # type: ignore[type-var]
     assert simulate(problem, found.placement).objective_seconds == pytest.approx(found.objective_seconds, rel=1e-12)
+
+
+def test_fine_tuning_is_rewarded_by_the_kind_of_walk_that_was_best_with_the_opinions_of_the_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = written("gdp", tmp_path / "p.safetensors", updates=1)
+    best, used = Step(0, 2.0, 0.0, "min", 0), []
+    monkeypatch.setattr(opinion_solver, "walk_by_opinions", lambda *_, **__: best)
+    monkeypatch.setattr(OpinedGrounds, "walk_rows", _remembered(OpinedGrounds.walk_rows, used))
+    varied(asked, fine_tune=2).solve(made(50_000_005), Budget())  # type: ignore[type-var]
+    assert set(used) == {best}
+
+
+def _remembered(walk_rows: Any, used: list[Step]) -> Any:
+    def remembering(grounds: OpinedGrounds, step: Step, **options: Any) -> Any:
+        used.append(step)
+        return walk_rows(grounds, step, **options)
+
+    return remembering
 
 
 def test_what_walks_cannot_place_is_said_in_one_line() -> None:

@@ -25,7 +25,7 @@ ORDERED = 1  # the run of a row that has its own order
 
 
 class OpinionScorer(Scorer):
-    """Walks opinions by the first step of the plan for list scheduling; every simulation of a walk counts."""
+    """Walks opinions by one step, at first that of the plan for list scheduling; every simulation of a walk counts."""
 
     runs = PER_WALK
 

@@ -32,10 +32,11 @@ from stead.learn.ground.solver import (
 from stead.learn.ground.task import Start, Task
 from stead.learn.ground.torch_state import load_network, one_thread
 from stead.learn.walk.method import Walk
-from stead.learn.walk.opinion_loop import Opined, OpinionLoop, OpinionTraining, opinions_of
+from stead.learn.walk.opinion_loop import Opined, OpinionLoop, OpinionTraining, opinions_of, scorer_of
 from stead.learn.walk.opinion_scorer import OpinionScorer
 from stead.learn.walk.opinions import OpinedGrounds, walk_by_opinions
 from stead.learn.walk.walk_plans import WALKS
+from stead.learn.walk.walk_steps import Step
 from stead.problem import Placement, Problem
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
@@ -178,7 +179,8 @@ class OpinionSolver(Generic[Inputs]):
 def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, *, threads: int) -> Solution:
     """Walk by the opinions that a network begins with, train it on the problem, and walk by what has become of them.
 
-    Rewards are those of one kind of walk; an answer is the best of several kinds, before and after.
+    An answer is the best of several kinds of walks, before and after. Rewards are those of one kind: where a policy is
+    carried on, the kind that was best with its opinions, since to shorten others need not shorten the answer.
     """
     search = started(method, problem, budget, seed)
     with search.interruptible(), one_thread():
@@ -191,8 +193,8 @@ def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, 
             assert isinstance(learner, OpinionLoop)
             search.evaluations += learner.evaluations
             learner.tasks[0].scorer.evaluations = 0  # the search has counted them
-            if learner.taught:
-                _walk(search, learner, method.name, threads)
+            if learner.taught and (best := _walk(search, learner, method.name, threads)) is not None:
+                scorer_of(learner.tasks[0]).step = best
             learn_on(search, method, learner, Patience(0))
             if not search.done:
                 _walk(search, learner, method.name, threads)
@@ -201,9 +203,9 @@ def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, 
     return search.solution()
 
 
-def _walk(search: Search, learner: OpinionLoop[object], name: str, threads: int) -> None:
+def _walk(search: Search, learner: OpinionLoop[object], name: str, threads: int) -> Step | None:
     task = learner.tasks[0]
     grounds = OpinedGrounds(task.problem, task.grouping.group)
     told = f"{name} {'walk' if learner.taught else 'prior'}"
     opinions = opinions_of(learner.thinks, task.inputs)
-    walk_by_opinions(search, grounds, opinions, name=told, walks=WALKS, threads=threads)
+    return walk_by_opinions(search, grounds, opinions, name=told, walks=WALKS, threads=threads)

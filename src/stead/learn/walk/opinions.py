@@ -77,8 +77,8 @@ def shipped_zero() -> Rules:
 
 def walk_by_opinions(
     search: Search, grounds: OpinedGrounds, opinions: NDArray[np.floating], *, name: str, walks: int, threads: int
-) -> None:
-    """The best of some walks of list scheduling with the opinions of a network [group, device]."""
+) -> Step | None:
+    """The best of some walks of list scheduling with the opinions of a network [group, device]; its step, if any."""
     rules = shipped_zero()
     grounds.take(opinions[None])
-    Walking(search, grounds, rules.weights, rules.plans[grounds.kind], lambda _: name, walks, threads).run()
+    return Walking(search, grounds, rules.weights, rules.plans[grounds.kind], lambda _: name, walks, threads).run()

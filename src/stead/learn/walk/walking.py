@@ -42,16 +42,18 @@ class Walking:
     threads: int = 0
     known: tuple[Found, ...] = ()  # schedules that are there, to go on from while no walk is better
 
-    def run(self) -> None:
-        """Walk, score the most promising walks, make them fit if none does."""
+    def run(self) -> Step | None:
+        """Walk, score the most promising walks, make them fit if none does; the step of the best one, begun anew."""
         search, tries = self.search, self._tries()
         if not tries:
             search.notes.append("too few evaluations for a walk: chunks instead")
             search.try_solver(Chunks())
-            return
-        self._offer(self._walked(tries))
+            return None
+        found = self._walked(tries)
+        self._offer(found)
         if search.best is None and not search.done:
             self._make_fit(tries)
+        return replace(found[0].step, again=None) if found and found[0].ticks >= 0 else None
 
     def _tries(self) -> list[_Try]:
         """Walks to go on, no more than there are evaluations for; the last evaluation scores what they find."""
