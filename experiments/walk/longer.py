@@ -1,12 +1,14 @@
-"""More rules beside those of the package, each judged by what it adds to all that an answer already has.
+"""Rules for graphs of thousands of operators beside those of the package, each judged by what it adds to all of them.
 
-    python experiments/walk/longer.py train FOLDER            twelve rules, resumable; about half an hour of a core
-    python experiments/walk/longer.py plan FOLDER FILE        the policy: rules of the package, those that are done
+    python experiments/walk/longer.py train FOLDER            rule after rule, resumable; an hour of a core
+    python experiments/walk/longer.py plan FOLDER KIND ...    plans for kinds of problems, such as "2 alike large"
+    python experiments/walk/longer.py join FOLDER FILE        the policy: all rules that are done, with these plans
 
-A rule counts -log(exp(-s x) + exp(-s r)) / s for a walk of length x, where r is the best of the walks of the plan that
-begin anew, of the heft family, and of the rules trained before it. It differs from `stead train walk` in that rivals
-are whole answers over all groupings, that rules are trained for families that are not recurrent and for large problems,
-and that some begin at zero weights with larger shakes. Problems have seeds from 40,000,000 on.
+A rule counts -log(exp(-s x) + exp(-s r)) / s for a walk of length x, where r is the best of all walks that begin anew
+in the plan of the package, of the heft family, and of the rules trained before it. It differs from `stead train walk`
+in that rivals are whole answers with all their weights of transfers and groupings, and that rules share their problems:
+2,400 with seeds from 40,000,000 on, first those of 1,500 to 8,000 operators, on which rules had hardly been trained,
+then those of 300 to 2,500. What each adds is written down for problems of other seeds.
 """
 
 from __future__ import annotations
@@ -14,150 +16,236 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stead.errors import Infeasible
+from stead.files import write_text
 from stead.learn.walk.evolution import SHARPNESS, Evolution, MadeProblems, Strategy, evolve
-from stead.learn.walk.made_problems import Scope
-from stead.learn.walk.method import Walk
-from stead.learn.walk.walk_plans import WALKS, lengths_of
+from stead.learn.walk.made_problems import Scope, made_problem
+from stead.learn.walk.method import ANSWER_WALKS, Walk
+from stead.learn.walk.walk_plans import candidates, lengths_of, taken
+from stead.learn.walk.walk_rounds import grown
 from stead.learn.walk.walk_rules import KINDS, Grounds, Kind, Rules
-from stead.learn.walk.walk_steps import Again, Planned, Step
-from stead.learn.walk.walk_training import Recipe, chosen, unseen
-from stead.learn.walk.walking import NOISE, SHAKE
+from stead.learn.walk.walk_steps import Step, listed, read_walk
 from stead.problem.ticks import TICKS_PER_SECOND
 from stead.solvers import Budget
 from stead.solvers.build.list_scheduling import Heft
 
-PLAIN = ("layered", "series-parallel", "fork-join", "branches")
-DEEP = ("transformer", "inception", "enas-cnn", "branches")
-NOT_RECURRENT = PLAIN + DEEP[:3]
-FIRST, APART, FIRST_SEED = 40_000_000, 1_000_000, 100
-LOOKED_AT = Recipe(least_planned=60, most_looked_at=1200, least_planned_large=8, most_looked_at_large=80)
+FIRST_SEED = 1000
+BIASES = (1.0, 4.0)  # of a rule that is trained, in turn
+STEPS = 60  # that plans are chosen from, twice: those that help others most, and those that are best by themselves
+SMALL_SCOPE, LARGE_SCOPE = Scope(least=60, most=2500), Scope(least=2500, most=10_000)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Problems that rules share, and those of other seeds on which it is written down what they add."""
+
+    learned: MadeProblems
+    watched: MadeProblems
+
+
+def ground(least: int, most: int, count: int, watched: int, first: int) -> Ground:
+    """So many problems of so many operators."""
+    scope = Scope((), least, most)
+    return Ground(MadeProblems(count, scope, first), MadeProblems(watched, scope, first + 900_000))
+
+
+LARGE = ground(1500, 8000, 800, 100, 40_000_000)
+MIDDLE = ground(300, 2500, 1600, 200, 41_000_000)
 
 
 @dataclass(frozen=True)
 class Member:
     """One rule: its problems, the rule of the package it begins at (0: zero weights), and how it is learned."""
 
-    families: tuple[str, ...]
-    least: int
-    most: int
+    ground: Ground
     start: int
-    sigma: float = 0.06
-    rate: float = 0.025
-    generations: int = 240
-    batch: int = 24
-    problems: int = 4000
+    options: Evolution
 
 
-WIDE = {"sigma": 0.1, "rate": 0.04}
-FEW = {"generations": 90, "batch": 10, "problems": 900}
+def large(start: int, sigma: float = 0.06, rate: float = 0.025) -> Member:
+    """A rule for large problems."""
+    return Member(LARGE, start, Evolution(120, 16, 8, sigma, rate))
+
+
+def middle(start: int, sigma: float = 0.06, rate: float = 0.025) -> Member:
+    """A rule for problems of the middle."""
+    return Member(MIDDLE, start, Evolution(160, 16, 16, sigma, rate))
+
+
 MEMBERS = (
-    Member(NOT_RECURRENT, 60, 1000, 1), Member((), 60, 1000, 0, **WIDE), Member(DEEP, 100, 1600, 2),
-    Member((), 1500, 8000, 7, **FEW), Member(NOT_RECURRENT, 60, 1000, 0, **WIDE), Member((), 60, 1000, 5),
-    Member(PLAIN, 60, 800, 4), Member((), 1500, 12_000, 3, **FEW), Member(DEEP, 100, 1600, 0, **WIDE),
-    Member((), 60, 1000, 6, sigma=0.03, rate=0.0125), Member(NOT_RECURRENT, 150, 1600, 3),
-    Member((), 60, 1000, 0, **WIDE),
+    large(1), large(2), large(0, 0.1, 0.04), large(12), large(7), large(16), large(3), large(0, 0.1, 0.04), large(9),
+    large(8), middle(1), middle(0, 0.1, 0.04), middle(2), middle(13), middle(8), middle(5),
 )  # fmt: skip
 
 
+@dataclass
+class Answers:
+    """What a policy and rules beside it reach on problems; made when they first come up."""
+
+    rules: Rules
+    source: MadeProblems
+    _grounds: dict[int, Grounds] = field(default_factory=dict)
+    _best: dict[int, float] = field(default_factory=dict)
+    _counted: dict[int, int] = field(default_factory=dict)  # rules beside the policy that `_best` knows of
+
+    def grounds(self, number: int) -> Grounds:
+        """One problem."""
+        if number not in self._grounds:
+            self._grounds[number] = Grounds(self.source.problem(number))
+        return self._grounds[number]
+
+    def of(self, number: int, rules: NDArray[np.float64]) -> NDArray[np.float64]:  # [rule]
+        """Logarithms of the length of a walk by each rule, over one grouping with one weight of transfers."""
+        grounds = self.grounds(number)
+        count = len(grounds.unit_groups)
+        bias, grouping = BIASES[number // count % len(BIASES)], number % count
+        steps = [Step(rule, bias, grouping=grouping) for rule in range(len(rules))]
+        return lengths_of(grounds, rules, steps)
+
+    def best(self, number: int, others: list[NDArray[np.float64]]) -> float:
+        """The least logarithm of a length that the heft family, the plan of the policy and other rules reach."""
+        if number not in self._best:
+            grounds = self.grounds(number)
+            steps = [walk for walk in self.rules.plans[grounds.kind] if isinstance(walk, Step)]
+            planned = float(lengths_of(grounds, self.rules.weights, list(dict.fromkeys(steps))).min())
+            self._best[number], self._counted[number] = min(planned, heft_length(grounds)), 0
+        new = others[self._counted[number] :]
+        if new:
+            self._best[number] = min(self._best[number], float(self.of(number, np.stack(new)).min()))
+            self._counted[number] = len(others)
+        return self._best[number]
+
+
 class Adding(Strategy):
-    """Judged beside the answers that there are."""
+    """A rule that is judged beside all that there is."""
+
+    def __init__(
+        self, options: Evolution, answers: Answers, others: list[NDArray[np.float64]], start: int, seed: int
+    ) -> None:
+        super().__init__(options, answers.source, seed, start=answers.rules.weights[start])
+        self.answers, self.others = answers, others
 
     def _counted(self, number: int, tried: NDArray[np.float64]) -> NDArray[np.float64]:  # [rule]
-        ground = self.ground(number)
-        lengths = ground.lengths(tried)
-        if number not in self._rival_lengths:
-            others = ground.best_of(self.rivals) if len(self.rivals) else math.inf
-            self._rival_lengths[number] = min(others, answered(ground.grounds))
-        counted: NDArray[np.float64] = (
-            -np.logaddexp(-SHARPNESS * lengths, -SHARPNESS * self._rival_lengths[number]) / SHARPNESS
-        )
+        lengths, rival = self.answers.of(number, tried), self.answers.best(number, self.others)
+        counted: NDArray[np.float64] = -np.logaddexp(-SHARPNESS * lengths, -SHARPNESS * rival) / SHARPNESS
         return counted
-
-
-RULES = Walk().rules
-
-
-def answered(grounds: Grounds) -> float:
-    """The logarithm of the best length that the first walks of the plan and the heft family reach."""
-    steps = [walk for walk in RULES.plans[grounds.kind] if isinstance(walk, Step)]
-    best = float(lengths_of(grounds, RULES.weights, steps).min())
-    try:
-        heft = Heft().solve(grounds.problem, Budget()).objective_seconds
-    except Infeasible:
-        return best
-    return min(best, math.log(heft * TICKS_PER_SECOND))
 
 
 def train(folder: Path) -> None:
     """Rule after rule, from their checkpoints where there are any."""
     folder.mkdir(parents=True, exist_ok=True)
-    done: list[NDArray[np.float64]] = []
-    for n, member in enumerate(MEMBERS):
-        source = MadeProblems(
-            member.problems, Scope(member.families, member.least, member.most), first=FIRST + n * APART
-        )  # fmt: skip
-        options = Evolution(member.generations, 16, member.batch, member.sigma, member.rate)
-        rivals = np.array(done) if done else None
-        strategy = Adding(options, source, FIRST_SEED + n, start=RULES.weights[member.start], rivals=rivals)
-        rows = (folder / f"rule{n}.jsonl").open("a")
-        with rows:
-            done.append(
-                evolve(
-                    strategy, folder / f"rule{n}.checkpoint.safetensors", resume=True, every=10,
-                    report=lambda row, rows=rows: print(json.dumps(row), file=rows, flush=True),
-                )
-            )  # fmt: skip
-        np.save(folder / f"rule{n}.npy", done[-1])
+    rules = Walk().rules
+    both = {one: (Answers(rules, one.learned), Answers(rules, one.watched)) for one in (LARGE, MIDDLE)}
+    for number, member in enumerate(MEMBERS):
+        kept = folder / f"rule{number}.npy"
+        if kept.exists():
+            continue
+        others = [np.load(folder / f"rule{n}.npy") for n in range(number)]
+        learned, watched = both[member.ground]
+        begin = time.process_time()
+        strategy = Adding(member.options, learned, others, member.start, FIRST_SEED + number)
+        found = evolve(strategy, folder / f"rule{number}.checkpoint.safetensors", resume=True, every=10)
+        numbers = range(watched.source.count)
+        added = [min(0.0, float(watched.of(n, found[None])[0]) - watched.best(n, others)) for n in numbers]
+        row = {
+            "rule": number, "adds": float(np.mean(added)), "error": float(np.std(added) / math.sqrt(len(added))),
+            "walks": strategy.walks, "cpu_seconds": round(time.process_time() - begin, 1),
+        }  # fmt: skip
+        with (folder / "rules.jsonl").open("a") as log:
+            print(json.dumps(row), file=log)
+        np.save(kept, found)
 
 
-def plan(folder: Path, output: Path) -> None:
-    """Plans for the rules of the package and those of the folder, chosen on problems that no rule was trained on."""
-    found = [np.load(path) for path in sorted(folder.glob("rule*.npy"))]
-    walks = RULES.learned_from + sum(_walks(folder / f"rule{n}.jsonl") for n in range(len(found)))
-    seen = sum(member.problems for member in MEMBERS[: len(found)])
-    told = {**RULES.trained, "walks": walks, "added": {"rules": len(found), "problems": seen}}
-    grounds = list(unseen(LOOKED_AT))
-    rules, ratio = chosen(np.concatenate([RULES.weights, *(row[None] for row in found)]), grounds, WALKS, told)
-    pairs = ((RULES.plans, rules.plans), (RULES.zero_plans, rules.zero_plans))
-    plans, zero_plans = ({kind: joined(kind, old[kind], new[kind]) for kind in KINDS} for old, new in pairs)
-    Rules(rules.weights, plans, zero_plans, told).save(output)
-    print(f"{len(found)} rules more, {walks} walks; {ratio:.4f} of all of list scheduling on {len(grounds)} problems")
+def all_rules(folder: Path) -> NDArray[np.float64]:  # [rule, weight]
+    """Those of the package, then those that are done."""
+    done = [np.load(folder / f"rule{n}.npy")[None] for n in range(len(MEMBERS)) if (folder / f"rule{n}.npy").exists()]
+    return np.concatenate([Walk().rules.weights, *done])
 
 
-def joined(kind: Kind, old: tuple[Planned, ...], new: tuple[Planned, ...]) -> tuple[Planned, ...]:
-    """32 walks: first those that begin anew in the older plan (of large problems: in the newer one), then the others.
+def plan(folder: Path, names: Sequence[str]) -> None:
+    """Plans for some kinds, and those of list scheduling alone, chosen on problems that no rule was trained on.
 
-    Chosen on made-up problems: with walks that go on from the newer plan the older beginning is 0.35 % ahead of both.
+    Of all steps those stay that were among the best on the first few problems.
     """
-    ways = [[walk for walk in plan if isinstance(walk, Step)][: WALKS // 2] for plan in (old, new)]
-    again = [walk for walk in new if isinstance(walk, Again)]
-    noisy = [replace(walk, noise=max(walk.noise, NOISE), shake=max(walk.shake, SHAKE)) for walk in again]
-    first, second = reversed(ways) if kind.large else ways
-    return (*first, *again, *second, *noisy)
+    weights = all_rules(folder)
+    for kind in KINDS:
+        kept = folder / f"plan {kind}.json"
+        if str(kind) not in names or kept.exists():
+            continue
+        problems, began = list(of_kind(kind)), time.process_time()
+        few = problems[: len(problems) // 3]
+        steps = candidates(range(len(weights)), kind)
+        first = np.array([lengths_of(grounds, weights, steps) for grounds in few])
+        best = [*range(len(candidates([0], kind))), *taken(first, STEPS), *np.argsort(first.mean(axis=0))[:STEPS]]
+        order = sorted({int(n) for n in best})
+        rest = [lengths_of(grounds, weights, [steps[n] for n in order]) for grounds in problems[len(few) :]]
+        lengths = np.concatenate([first[:, order], np.array(rest)])
+        zero = len(candidates([0], kind))
+        own, reached = grown([steps[n] for n in order], lengths, weights, problems, ANSWER_WALKS)
+        listed_only, alone = grown(steps[:zero], lengths[:, :zero], weights[:1], problems, ANSWER_WALKS)
+        told = {
+            "plan": [listed(walk) for walk in own], "zero": [listed(walk) for walk in listed_only],
+            "problems": len(problems), "ratio": float(np.exp(np.mean(np.array(reached) - np.array(alone)))),
+            "cpu_seconds": round(time.process_time() - began, 1),
+        }  # fmt: skip
+        write_text(kept, json.dumps(told))
+        print(kind, told["problems"], told["ratio"], told["cpu_seconds"], flush=True)
 
 
-def _walks(log: Path) -> int:
-    return int(json.loads(log.read_text().splitlines()[-1])["walks"])
+def of_kind(kind: Kind) -> Iterator[Grounds]:
+    """Problems of seeds that nothing was trained on, as many as are wanted of a kind."""
+    wanted, scope, first = (30, LARGE_SCOPE, 50_000_000) if kind.large else (90, SMALL_SCOPE, 51_000_000)
+    for seed in range(first, first + 3000):
+        grounds = Grounds(made_problem(seed, scope).problem)
+        if grounds.kind == kind:
+            yield grounds
+            wanted -= 1
+        if not wanted:
+            return
+
+
+def join(folder: Path, output: Path) -> None:
+    """Rules and plans as one policy."""
+    before = Walk().rules
+    found = {kind: json.loads((folder / f"plan {kind}.json").read_text()) for kind in KINDS}
+    plans, zero_plans = ({kind: tuple(map(read_walk, found[kind][way])) for kind in KINDS} for way in ("plan", "zero"))
+    rows = [json.loads(line) for line in (folder / "rules.jsonl").read_text().splitlines()]
+    told = {
+        **before.trained, "walks": before.learned_from + sum(row["walks"] for row in rows),
+        "for large graphs": {"rules": len(rows), "cpu_seconds": sum(row["cpu_seconds"] for row in rows)},
+    }  # fmt: skip
+    Rules(all_rules(folder), plans, zero_plans, told).save(output)
+
+
+def heft_length(grounds: Grounds) -> float:
+    """The logarithm of what the heft family takes."""
+    try:
+        return math.log(Heft().solve(grounds.problem, Budget()).objective_seconds * TICKS_PER_SECOND)
+    except Infeasible:
+        return math.inf
 
 
 def main() -> None:
-    """Train, or choose plans."""
+    """Train, choose plans, or write the policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("train", "plan"))
+    parser.add_argument("part", choices=("train", "plan", "join"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("file", nargs="?", type=Path, default=Path("walk.safetensors"))
+    parser.add_argument("rest", nargs="*", help="kinds, or the file")
     given = parser.parse_args()
     if given.part == "train":
         train(given.folder)
+    elif given.part == "plan":
+        plan(given.folder, given.rest or [str(kind) for kind in KINDS])
     else:
-        plan(given.folder, given.file)
+        join(given.folder, Path(*given.rest))
 
 
 if __name__ == "__main__":

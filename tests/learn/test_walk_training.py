@@ -13,11 +13,11 @@ from stead.learn.ground import tensor_file
 from stead.learn.walk import walk_training
 from stead.learn.walk.evolution import Evolution, GivenProblems, Ground, MadeProblems, Strategy, evolve
 from stead.learn.walk.made_problems import AMPLE_BYTES, FAMILIES, HELD_OUT, TRAINED_ON, Scope, made_problem
-from stead.learn.walk.walk_plans import candidates, planned, taken
-from stead.learn.walk.walk_rounds import AGAINS, Progress, continued
+from stead.learn.walk.walk_plans import candidates, lengths_of, taken
+from stead.learn.walk.walk_rounds import AGAINS, Progress, grown
 from stead.learn.walk.walk_rules import KINDS, SHIPPED, Grounds, Kind, Rules, weight_count
-from stead.learn.walk.walk_steps import AT_ONCE, Again, Step, listed, read_walk
-from stead.learn.walk.walk_training import Member, Recipe, train_rules
+from stead.learn.walk.walk_steps import AT_ONCE, Again, Planned, Step, listed, read_walk
+from stead.learn.walk.walk_training import Member, Recipe, chosen, train_rules
 from stead.testing import two_towers
 
 SMALL = Scope(least=30, most=120)
@@ -145,27 +145,37 @@ def test_averages_are_not_tried_where_all_devices_are_alike() -> None:
 
 
 def test_a_kind_that_no_problem_was_of_gets_all_rules_in_turn() -> None:
-    plans = planned({kind: np.zeros((0, 0)) for kind in KINDS}, [0, 1], 4)
-    assert [step.rule for step in plans[Kind(2, False)]] == [0, 1, 0, 1]
+    rules, ratio = chosen(np.zeros((2, weight_count())), [Grounds(made_problem(0, SMALL).problem)], 8, {})
+    plan = rules.plans[Kind(2, False, large=True)]
+    assert [walk.rule for walk in plan if isinstance(walk, Step)] == [0, 1, 0, 1]
+    assert plan[4:] == AGAINS[:4]
+    assert ratio <= 1.0
+
+
+def grown_here(count: int) -> tuple[tuple[Planned, ...], list[float], list[Grounds]]:
+    """A plan for six made-up problems, of list scheduling with two weights of transfers."""
+    problems = [Grounds(made_problem(seed, SMALL).problem) for seed in range(6)]
+    weights, steps = np.zeros((1, weight_count())), [Step(0), Step(0, 4.0)]
+    lengths = np.array([lengths_of(grounds, weights, steps) for grounds in problems])
+    return *grown(steps, lengths, weights, problems, count), problems
 
 
 def test_a_plan_goes_on_with_walks_that_help_where_those_before_them_stand() -> None:
-    weights, problems = np.zeros((1, weight_count())), [Grounds(made_problem(seed, SMALL).problem) for seed in range(6)]
-    begun = (Step(0), Step(0, 4.0))
-    before = [Progress(grounds, weights, begun).length for grounds in problems]
-    plan, after = continued(begun, weights, problems, len(begun) + AT_ONCE + 1)
+    begun, before, _ = grown_here(2)
+    plan, after, problems = grown_here(2 + AT_ONCE + 1)
+    assert set(begun) == {Step(0), Step(0, 4.0)}
     assert plan[:2] == begun
     assert set(plan[2:]) <= set(AGAINS)
-    assert len(plan) == len(begun) + AT_ONCE + 1
+    assert len(plan) == 2 + AT_ONCE + 1
     assert all(now <= then for now, then in zip(after, before, strict=True))
     assert np.mean(after) < np.mean(before)
+    weights = np.zeros((1, weight_count()))
     assert after == [Progress(grounds, weights, plan).length for grounds in problems]
 
 
-def test_where_no_problem_was_seen_a_plan_goes_on_as_walks_come() -> None:
-    plan, lengths = continued((Step(0),), np.zeros((1, weight_count())), [], 3)
-    assert plan == (Step(0), *AGAINS[:2])
-    assert lengths == []
+def test_a_plan_has_no_step_twice() -> None:
+    plan, _, _ = grown_here(40)
+    assert [isinstance(walk, Step) for walk in plan].count(True) == 2
 
 
 @pytest.mark.parametrize("walk", [Step(3, 2.0, 1.0, "min", 1), Again(), Again(0.5, 0.25, 2.0, 0.1, True)])

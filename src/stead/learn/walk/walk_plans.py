@@ -2,8 +2,8 @@
 
 Every candidate walks over problems that no rule was trained on; then walks are taken one by one, each time the one that
 makes the mean logarithm of the best length the least. Problems of every kind have plans of their own: with more
-groupings there is more to try, and averages of costs matter where devices differ. These are the walks of a plan that
-begin anew; walk_rounds.py has those that go on from the best of them.
+groupings there is more to try, and averages of costs matter where devices differ. These are walks that begin anew;
+walk_rounds.py has those that go on from the best of them, and makes plans of both.
 """
 
 from __future__ import annotations
@@ -79,19 +79,3 @@ def taken(lengths: NDArray[np.float64], count: int, begin: NDArray[np.float64] |
         chosen.append(int(np.argmin(means)))
         best = np.minimum(best, lengths[:, chosen[-1]])
     return chosen
-
-
-def planned(lengths: Lengths, rules: Sequence[int], count: int) -> dict[Kind, tuple[Step, ...]]:
-    """Walks that begin anew for every kind of problem; where none of a kind was seen, rules in turn as they come."""
-    plans = {}
-    for kind, rows in lengths.items():
-        steps = candidates(rules, kind)
-        order = taken(rows, count) if len(rows) else _in_turn(len(steps), len(rules), count)
-        plans[kind] = tuple(steps[n] for n in order)
-    return plans
-
-
-def _in_turn(steps: int, rules: int, count: int) -> list[int]:
-    """Numbers of steps, those of all rules in turn."""
-    each = steps // rules
-    return [(n % rules) * each + n // rules for n in range(min(count, steps))]

@@ -1,7 +1,8 @@
-"""Walks of a plan that go on from the best one so far, a round at a time: what each finds, and which ones help most."""
+"""Plans, a round of walks at a time: those that begin anew and those that go on from the best one so far."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -16,7 +17,6 @@ from stead.learn.walk.walk_rules import Grounds, shaken
 from stead.learn.walk.walk_steps import AT_ONCE, Again, Planned, Step, rounds
 from stead.solvers.build.schedules import Schedule
 
-ANEW_SHARE = 0.5  # of the walks of a plan, that begin anew
 AGAINS = tuple(
     Again(tail, cling, noise, shake, finest)
     for finest, (noise, shake), cling, tail in product(
@@ -52,6 +52,11 @@ class Progress:
         numbered = [replace(step, rule=n) for n, step in enumerate(steps)]
         return list(zip(steps, rows, walked(self.grounds, np.stack(rows), numbered, guide), strict=True))
 
+    def lengths(self, walks: Sequence[Planned]) -> list[float]:
+        """Logarithms of the lengths of walks from where it stands; infinite while there is nothing to go on from."""
+        found = self.tried(walks)
+        return [judged(walk, self.grounds) for _, _, walk in found] if found else [np.inf] * len(walks)
+
     def keep(self, found: Sequence[Tried]) -> None:
         """Stand where the best of these walks ends, if that is better."""
         for step, row, walk in found:
@@ -59,20 +64,39 @@ class Progress:
                 self.length, self.best = length, (step, row, Schedule(walk.devices, walk.order))
 
 
-def continued(
-    plan: tuple[Planned, ...], weights: NDArray[np.float64], problems: Sequence[Grounds], count: int
+def grown(
+    steps: Sequence[Step],
+    lengths: NDArray[np.float64],  # [problem, step]; their logarithms
+    weights: NDArray[np.float64],
+    problems: Sequence[Grounds],
+    count: int,
 ) -> tuple[tuple[Planned, ...], list[float]]:
-    """(a plan of so many walks, lengths that it reaches): behind those given the ones that go on best from them."""
-    progress = [Progress(grounds, weights, plan) for grounds in problems]
-    running = [one for one in progress if one.best is not None]
+    """(a plan of so many walks, lengths that it reaches), a round at a time.
+
+    A round is of steps that begin anew or of walks that go on from the best one, whichever leaves the mean of the best
+    lengths the least. Without a problem to tell, half of a plan are the first steps.
+    """
+    if not problems:
+        anew = steps[: math.ceil(count / 2)]
+        return (*anew, *AGAINS[: count - len(anew)]), []
+    progress = [Progress(grounds, weights) for grounds in problems]
+    plan: tuple[Planned, ...] = ()
     while len(plan) < count:
-        more = min(AT_ONCE, count - len(plan))
-        order: Sequence[int] = range(more)
-        if running:
-            lengths = np.array([[judged(walk, one.grounds) for _, _, walk in one.tried(AGAINS)] for one in running])
-            order = taken(lengths, more, np.array([one.length for one in running]))
-        chosen = tuple(AGAINS[n] for n in order)
-        for one in running:
+        more, best = min(AT_ONCE, count - len(plan)), np.array([one.length for one in progress])
+        left = [n for n, step in enumerate(steps) if step not in plan]
+        ways = [_helpful([steps[n] for n in left], lengths[:, left], more, best)] if left else []
+        if plan:
+            ways.append(_helpful(AGAINS, np.array([one.lengths(AGAINS) for one in progress]), more, best))
+        _, chosen = min(ways, key=lambda way: way[0])
+        for one in progress:
             one.keep(one.tried(chosen))
         plan += chosen
     return plan, [one.length for one in progress]
+
+
+def _helpful(
+    walks: Sequence[Planned], lengths: NDArray[np.float64], count: int, best: NDArray[np.float64]
+) -> tuple[float, tuple[Planned, ...]]:
+    """(the mean that they leave, the walks that help most)."""
+    order = taken(lengths, count, best)
+    return float(np.minimum(best, lengths[:, order].min(axis=1)).mean()), tuple(walks[n] for n in order)

@@ -2,14 +2,12 @@
 
 Members are trained one after another. The first begins where the policy that is carried on stands (zero weights for
 none), each of the others too if it has a rule for it, else where the member before it ended: rules that differ in the
-problems they saw complete each other. Plans are chosen on problems of seeds that no rule was trained on: walks that
-begin anew first, then those that go on from the best of them.
+problems they saw complete each other. Plans are chosen on problems of seeds that no rule was trained on.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,9 +19,9 @@ from stead.errors import BadInput
 from stead.files import read_text, write_text
 from stead.learn.walk.evolution import Evolution, GivenProblems, MadeProblems, Source, Strategy, evolve
 from stead.learn.walk.made_problems import Scope, made_problem
-from stead.learn.walk.walk_plans import WALKS, candidates, measured, planned
-from stead.learn.walk.walk_rounds import ANEW_SHARE, continued
-from stead.learn.walk.walk_rules import KINDS, LARGE, Grounds, Kind, Rules, weight_count
+from stead.learn.walk.walk_plans import WALKS, candidates, measured
+from stead.learn.walk.walk_rounds import grown
+from stead.learn.walk.walk_rules import KINDS, LARGE, Grounds, Rules, weight_count
 from stead.problem import Problem
 
 UNSEEN = 10_000_000  # the first seed of the problems that plans are chosen on
@@ -117,23 +115,18 @@ def chosen(
     weights: NDArray[np.float64], grounds: Sequence[Grounds], walks: int, told: Mapping[str, object]
 ) -> tuple[Rules, float]:
     """Rules with plans chosen on problems, and how long the best walks are there beside all of list scheduling."""
-    numbers, anew = range(len(weights)), math.ceil(ANEW_SHARE * walks)
-    lengths = measured(weights, numbers, grounds)
-    zero = {kind: rows[:, : len(candidates([0], kind))] for kind, rows in lengths.items()}  # rule 0 comes first
-    begun = Rules(weights, planned(lengths, numbers, anew), planned(zero, [0], anew), told)
-    rules, reached = went_on(begun, grounds, walks)
-    gains = [np.array(reached[kind]) - zero[kind].min(axis=1) for kind in KINDS]
-    return rules, float(np.exp(np.concatenate(gains).mean()))
-
-
-def went_on(begun: Rules, grounds: Sequence[Grounds], walks: int) -> tuple[Rules, dict[Kind, list[float]]]:
-    """Rules with so many walks in their plans, and what these reach: behind those that are there walks that go on."""
-    plans, zero_plans, reached = dict(begun.plans), dict(begun.zero_plans), {}
+    rules, lengths = range(len(weights)), measured(weights, range(len(weights)), grounds)
+    plans, zero_plans, gains = {}, {}, []
     for kind in KINDS:
         own = [one for one in grounds if one.kind == kind]
-        plans[kind], reached[kind] = continued(plans[kind], begun.weights, own, walks)
-        zero_plans[kind], _ = continued(zero_plans[kind], begun.weights[:1], own, walks)
-    return Rules(begun.weights, plans, zero_plans, begun.trained), reached
+        steps, zero_steps = candidates(rules, kind), candidates([0], kind)
+        zero = lengths[kind][:, : len(zero_steps)]  # rule 0 comes first
+        if not own:  # rules in turn, as they come
+            steps = [step for first in range(len(zero_steps)) for step in steps[first :: len(zero_steps)]]
+        plans[kind], reached = grown(steps, lengths[kind], weights, own, walks)
+        zero_plans[kind], _ = grown(zero_steps, zero, weights[:1], own, walks)
+        gains.append(np.array(reached) - zero.min(axis=1))
+    return Rules(weights, plans, zero_plans, told), float(np.exp(np.concatenate(gains).mean()))
 
 
 def unseen(recipe: Recipe) -> Iterator[Grounds]:
