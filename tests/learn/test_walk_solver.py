@@ -178,6 +178,12 @@ def test_a_policy_that_is_not_there_is_one_line() -> None:
         solver("walk", policy="nowhere.safetensors").solve(two_towers(), Budget())
 
 
+def test_the_policy_of_the_package_is_read_once_and_nobody_can_change_it() -> None:
+    assert Walk().rules is Walk(walks=4).rules
+    with pytest.raises(ValueError, match="read-only"):
+        Walk().rules.weights[0] = 1.0
+
+
 def test_it_needs_no_torch() -> None:
     code = (
         "import sys, stead; from stead.testing import two_towers; "

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from stead.errors import BadInput
-from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules
+from stead.learn.walk.walk_rules import Grounds, Rules, shipped_rules, shipped_zero
 from stead.learn.walk.walk_steps import Planned, Step
 from stead.learn.walk.walking import Found, Walking
 from stead.problem import Latency, PlacetoDispatch, Problem
@@ -69,8 +69,9 @@ class Walk:
     @property
     def rules(self) -> Rules:
         """What the policy says."""
-        rules = Rules.load(SHIPPED if self.policy in (PRETRAINED, ZERO) else Path(self.policy))
-        return rules.without_learning() if self.policy == ZERO else rules
+        if self.policy == ZERO:
+            return shipped_zero()
+        return shipped_rules() if self.policy == PRETRAINED else Rules.load(Path(self.policy))
 
     def train(
         self,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from stead.coarsen import Grouping
 from stead.learn.ground.reward import Scored, Scorer, Values
-from stead.learn.walk.opinions import OpinedGrounds, shipped_zero
+from stead.learn.walk.opinions import OpinedGrounds
+from stead.learn.walk.walk_rules import shipped_zero
 from stead.learn.walk.walk_steps import Step
 from stead.learn.walk.walking import PER_WALK
 from stead.problem import Placement, Problem, ProgramOrder

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stead import _native
-from stead.learn.walk.walk_rules import SHIPPED, Grounds, Rules, weight_count
+from stead.learn.walk.walk_rules import Grounds, shipped_zero, weight_count
 from stead.learn.walk.walk_steps import Step
 from stead.learn.walk.walking import Walking
 from stead.problem import Problem
@@ -68,11 +68,6 @@ class _Shares:
         if not len(self._first):
             return opinions[:, :0]
         return np.add.reduceat(opinions[:, self._group] * self._share, self._first, axis=1)
-
-
-def shipped_zero() -> Rules:
-    """List scheduling with the plans that were chosen for it, which opinions are added to."""
-    return Rules.load(SHIPPED).without_learning()
 
 
 def walk_by_opinions(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +157,20 @@ class Rules:
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise BadInput(f"{path} does not say which walks to try: {reason}") from None
+
+
+@cache
+def shipped_rules() -> Rules:
+    """The policy of the package: what every answer needs is read once."""
+    rules = Rules.load(SHIPPED)
+    rules.weights.setflags(write=False)
+    return rules
+
+
+@cache
+def shipped_zero() -> Rules:
+    """List scheduling with the plans that were chosen for it."""
+    return shipped_rules().without_learning()
 
 
 def _listed(plans: Plans) -> dict[str, object]:
