@@ -251,9 +251,19 @@ def test_without_a_limit_nothing_is_started_again() -> None:
 
 
 def test_a_search_that_ends_before_its_budget_says_that_it_stalled() -> None:
-    solution = quick().solve(unproved(), Budget(evaluations=10_000_000))
+    solution = quick().solve(unproved(), Budget(evaluations=400_000))
     assert solution.stopped_by == "finished"
     assert any(note.startswith("stalled: ") for note in solution.notes)
+
+
+@pytest.mark.parametrize("objective", [Latency(), Throughput()])
+def test_eight_times_the_evaluations_never_lead_to_less(objective: Objective) -> None:
+    problem = unproved().with_objective(objective)
+    few, many = (replace(quick(), exact=False).solve(problem, Budget(evaluations=n)) for n in (3_000, 24_000))
+    assert many.phases[0].name == "less effort first"
+    assert many.phases[0].after_seconds == few.objective_seconds  # to the bit: it is that very run
+    assert many.objective_seconds <= few.objective_seconds
+    assert many.evaluations <= 24_000
 
 
 def test_where_every_operator_has_one_device_new_starts_come_to_an_end() -> None:

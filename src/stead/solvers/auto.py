@@ -56,6 +56,8 @@ from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 ELITES = 2  # of a new start, and of all before it, from which search goes on together
+NESTED_SHARE = 1 / 8  # of counted evaluations, for a run that is whole by itself ...
+LEAST_NESTED = 24_000  # ... where so many are counted: fewer are spent in a second or two
 NEW_PARTS = 2**20  # new starts draw other numbers than any round
 BUILDING = ("bounds", "start", "first answers", "rules", "constructions", "exact")  # rows that need no incumbent
 T = TypeVar("T")
@@ -121,9 +123,12 @@ class Auto:
         table = self.steps_for(problem)
         if goes_on:
             table = [replace(row, why_not="built before") if row.name in BUILDING else row for row in table]
+        elif (budget.evaluations or 0) >= LEAST_NESTED:
+            does, limit = "all of this with fewer evaluations", f"{NESTED_SHARE:.1%} of them"
+            table.insert(0, Row("less effort first", does, limit, run=_Run.solve_with_less))
         run = _Run(self, search, Phases(search, [row.record for row in table]))
         with search.interruptible():
-            known = that_work(known, problem)
+            run.known = known = that_work(known, problem)
             own = [step.name for row in table for step in row.steps if step.name in known]  # first, as without `known`
             for name in dict.fromkeys([*own, *known]):
                 search.adopt(replace(known[name], evaluations=0))
@@ -201,6 +206,27 @@ class Auto:
         return (everything, *provers(problem, self.tuning))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Knowing:
+    """`auto` with what is known before, as a solver among others."""
+
+    auto: Auto
+    known: Mapping[str, Solution]
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return self.auto.name
+
+    def unsupported(self, problem: Problem) -> str | None:
+        """It takes every problem."""
+        return None
+
+    def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
+        """What `auto` finds."""
+        return self.auto.solve(problem, budget, seed, known=self.known)
+
+
 def that_work(known: Mapping[str, Solution], problem: Problem) -> dict[str, Solution]:
     """What is known and works on a problem, with the simulator's seconds: a start may come from anywhere."""
     found = {}
@@ -227,6 +253,7 @@ class _Run:
     def __init__(self, auto: Auto, search: Search, phases: Phases) -> None:
         self.search, self.phases = search, phases
         self._auto, self._tuning = auto, auto.tuning
+        self.known: Mapping[str, Solution] = {}
         self._found: list[Solution] = []  # by steps
         self._layers: NDArray[np.int64] | None = None  # [operator]; of an unrolled network
         self._strips: list[Schedule] = []  # what pieces of layers say
@@ -354,6 +381,14 @@ class _Run:
         if not has_program_of(self.search.problem, self._tuning.early_program):
             return f"units times devices are more than {self._tuning.early_program}"
         return "in the first round only" if self._part else self.may_not_prove()
+
+    def solve_with_less(self, row: Row) -> None:
+        """Find what a run with a share of the evaluations finds, so that more of them never lead to less.
+
+        Shares of phases and the cooling of search depend on the budget: a longer run is not a shorter one that goes on.
+        """
+        solution = self.search.try_solver(_Knowing(self._auto, self.known), share=NESTED_SHARE)
+        self._found += [solution] if solution is not None else []
 
     def bound(self, row: Row) -> None:
         """Raise the bound."""
