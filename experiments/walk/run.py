@@ -313,7 +313,7 @@ def judge_table(rows: list[dict[str, Any]]) -> list[str]:
         (f"`walk`: {MORE} walks", ("walk, more",), _seconds("walk, more")),
         (f"`walk`: {MORE} walks with heft in the pool", ("walk, more, heft",), _seconds("walk, more, heft")),
         ("the first walk of the plan alone", ("walk, 1",), _seconds("walk, 1")),
-        ("the first 8, which begin anew", ("walk, anew",), _seconds("walk, anew")),
+        ("the first 8 walks of the plan", ("walk, anew",), _seconds("walk, anew")),
         ("control: zero weights, 16 walks", ("zero",), _seconds("zero")),
         ("control: zero weights with heft in the pool", ("zero, heft",), _seconds("zero, heft")),
         (f"control: zero weights, {MORE} walks", ("zero, more",), _seconds("zero, more")),

@@ -29,7 +29,7 @@ from stead.solvers.solution import Budget, Solution
 
 PRETRAINED = "pretrained"  # the policy that comes with the package
 ZERO = "zero"  # nothing learned: list scheduling, with a plan of walks that was chosen for it
-ANSWER_WALKS = 36  # about three times the CPU of the heft family
+ANSWER_WALKS = 32  # about three times the CPU of the heft family
 MOST_WALKS = 100_000
 
 
