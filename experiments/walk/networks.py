@@ -1,7 +1,7 @@
 """Networks whose opinions walks follow, asked zero-shot on families that they have never seen, beside their controls.
 
     python experiments/walk/networks.py [--gdp FILE] [--placeto FILE]    resumable; results/networks.json
-    python experiments/walk/networks.py --fine-tune 80                   GNMT-8 of 80 steps, asked once and fine-tuned
+    python experiments/walk/networks.py --fine-tune 160                  GNMT-8 of 80 steps, asked once and fine-tuned
     python experiments/walk/networks.py --validate                       both on unseen made-up problems, beside zero
     python experiments/walk/networks.py --tables                         results/networks.md from what there is
 
