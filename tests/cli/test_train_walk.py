@@ -33,7 +33,7 @@ def test_rules_are_trained_on_made_up_problems_and_used(capsys: pytest.CaptureFi
     train = ["train", "walk", "--problems", "3", "--updates", "1", "--set", "policy=zero", "-o", "w.safetensors"]
     assert exit_code([*train, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["policy"], found["rules"], found["walks"]) == ("w.safetensors", 2, 36)
+    assert (found["policy"], found["rules"], found["walks"]) == ("w.safetensors", 2, 32)
     assert found["trained_walks"] == 2 * 32 * 3
     place = ["place", GRAPH, "--devices", "2x 3090", "--objective", "latency", "--solver", "walk", "--json"]
     assert exit_code([*place, "--policy", "w.safetensors"]) == 0
