@@ -40,11 +40,14 @@ from stead.solvers.auto_steps import (
 from stead.solvers.build.list_scheduling import drawn_schedules
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.exact.exhaustive import placement_count
+from stead.solvers.exact.offload import lacks_time_for_calls, not_offload, reduced_calls
+from stead.solvers.exact.reduction import Reduced
 from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.part_budgets import limited, limited_share
 from stead.solvers.phases import Phase, Phases
 from stead.solvers.registry import solver
 from stead.solvers.search.anneal import Anneal
+from stead.solvers.search.calls import improve_calls
 from stead.solvers.search.climb import climb, climb_again
 from stead.solvers.search.coarse_to_fine import Ladder, descend
 from stead.solvers.search.redivide import redivide
@@ -270,6 +273,13 @@ class _Run:
     def _in_a_hurry(self) -> bool:
         """Whether bounds have left too little time for rules and constructions first."""
         return self.search.spare_seconds < self._tuning.hurry * len(self.search.problem.graph)
+
+    @cached_property
+    def _calls(self) -> Reduced | None:
+        """Supernodes of calls, where accelerators are called and there is time to make them."""
+        search = self.search
+        none = not_offload(search.problem) is not None or lacks_time_for_calls(search)
+        return None if none else reduced_calls(search.problem)
 
     @cached_property
     def _ladder(self) -> Ladder:
@@ -531,6 +541,8 @@ class _Run:
                     self._search_again(self._auto.effort << number // 2, NEW_PARTS + 2 * number)
                 elif is_full_pipeline(problem):
                     self._anneal_again(self._auto.moves << number // 2, NEW_PARTS + 2 * number)
+                elif self._calls is not None and search.best is not None:
+                    improve_calls(search, self._calls, patience=tuning.call_tries, part=NEW_PARTS + number)
                 else:
                     climb_again(search, patience=tuning.kick_tries, kicks=tuning.kicks, part=number)
             vain, since = (vain + 1, since) if search.best_seconds >= before else (0, search.evaluations)

@@ -67,6 +67,7 @@ class Tuning:
     vain_work: float = 2.0  # ... times the evaluations before the last gain, after which search ends before its budget
     kicks: int = 8  # times that climbing leaves the incumbent, as one new start
     kick_tries: int = 512  # placements without improvement before it leaves again
+    call_tries: int = 20_000  # placements without improvement that end a new start on calls
     close: float = 1e-4  # gap that is not worth more rounds
 
     def __post_init__(self) -> None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stead.graph.arrays import distinct_pairs
 from stead.problem import Latency, Problem, Throughput
 from stead.solvers.exact.ideals import Ideals
 from stead.solvers.exact.interval_costs import IntervalCosts, Late
@@ -27,13 +26,13 @@ from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.expert import Expert
 from stead.solvers.rules.settle import settled, started
 from stead.solvers.rules.simple import Single
+from stead.solvers.search.calls import improve_calls
 from stead.solvers.search.climb import climb_to_fit
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
 REDUCING_SECONDS = 2.5e-5  # per operator, for the supernodes of calls: nothing stops them on the way
 MEMORY_ROUNDS = 4  # attempts with less room where the simulator counts more than weights
-BATCH = 128
 PATIENCE_PER_NODE = 256  # small problems have few neighbours
 
 
@@ -292,107 +291,6 @@ def _layers_of_kind(
         layers.append(following)
         layer = following
     return layers
-
-
-def improve_calls(search: Search, reduced: Reduced, *, patience: int) -> None:
-    """Hill climbing on calls: runs of nodes move across borders between calls, or to another device."""
-    rng = np.random.default_rng(search.seed)
-    assert search.best is not None
-    moves = _Moves.of_nodes(reduced)
-    if not np.array_equal(moves.lift(moves.devices(search.best)), search.best):
-        moves = _Moves.of_units(
-            search.problem
-        )  # a path comes back to a call, as where a supernode has no device
-    failed = 0
-    while failed < patience and not search.done:
-        before = search.best_seconds
-        rows = moves.neighbours(moves.devices(search.best), rng)
-        search.offer_many(moves.lift(rows), found_by="local search")
-        failed = 0 if search.best_seconds < before else failed + len(rows)
-
-
-class _Moves:
-    """Variants of a placement of nodes, each of which has a device that may run it."""
-
-    def __init__(
-        self,
-        node_of: NDArray[np.int32],  # [operator]
-        allowed: NDArray[np.bool_],  # [node, device]
-        edges: NDArray[np.int64],  # [edge, 2]; nodes
-        hosts: list[int],
-    ) -> None:
-        self._node_of, self._allowed, self._edges, self._hosts = node_of, allowed, edges, hosts
-        self._first_operator = np.unique(node_of, return_index=True)[1]  # [node]
-        self._next = _neighbour_lists(len(allowed), edges)
-
-    @staticmethod
-    def of_nodes(reduced: Reduced) -> _Moves:
-        """Supernodes move as a whole."""
-        kind_of = {d: j for j, kind in enumerate(reduced.kinds) for d in kind.devices}
-        allowed = (reduced.ticks[:, :, 0] >= 0)[:, [kind_of[d] for d in range(len(kind_of))]]
-        hosts = [kind.devices[0] for kind in reduced.kinds if kind.is_host]
-        return _Moves(reduced.node_of, allowed, reduced.order.astype(np.int64), hosts)
-
-    @staticmethod
-    def of_units(problem: Problem) -> _Moves:
-        """Units move as a whole."""
-        before, after = problem.units[problem.graph.edges].T.astype(np.int64)
-        pairs = distinct_pairs(before[before != after], after[before != after])
-        hosts = [d for d, device in enumerate(problem.cluster) if device.is_host]
-        return _Moves(problem.units, problem.unit_allowed, np.stack(pairs, axis=1), hosts)
-
-    def devices(self, placement: NDArray[np.uint8]) -> NDArray[np.uint8]:  # [node]
-        """Devices of nodes, given those of operators."""
-        return placement[self._first_operator]
-
-    def lift(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:  # [..., operator]
-        """Devices of operators, given those of nodes."""
-        return rows[..., self._node_of]
-
-    def neighbours(self, devices: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-        """BATCH variants, each with a connected set of nodes of one device moved elsewhere."""
-        rows = np.repeat(devices[None, :], BATCH, axis=0)
-        crossing = self._edges[devices[self._edges[:, 0]] != devices[self._edges[:, 1]]]
-        for row in rows:
-            across = len(crossing) and rng.random() < 0.8
-            if across:
-                edge = crossing[rng.integers(len(crossing))]
-                seed, towards = (edge if rng.random() < 0.5 else edge[::-1]).tolist()
-                target = int(devices[towards])
-            else:
-                seed = int(rng.integers(len(devices)))
-                target = int(rng.choice(np.flatnonzero(self._allowed[seed])))
-            if rng.random() < 0.15 and self._hosts:
-                target = int(rng.choice(self._hosts))
-            moved = self._grown(seed, devices, int(2 ** rng.uniform(0, 6)), rng)
-            moved = moved[self._allowed[moved, target]]
-            if rng.random() < 0.1:  # exchange what both devices hold
-                row[devices == target] = devices[seed]
-            row[moved] = target
-            torn = ~self._allowed[np.arange(len(row)), row]
-            row[torn] = devices[torn]
-        return rows
-
-    def _grown(
-        self, seed: int, devices: NDArray[np.uint8], most: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Up to `most` connected nodes of one device around one of them."""
-        grown, waiting = {seed}, [seed]
-        while waiting and len(grown) < most:
-            v = waiting.pop(0 if rng.random() < 0.7 else -1)
-            for other in self._next[v]:
-                if other not in grown and devices[other] == devices[seed] and len(grown) < most:
-                    grown.add(other)
-                    waiting.append(other)
-        return np.array(sorted(grown), dtype=np.int64)
-
-
-def _neighbour_lists(count: int, edges: NDArray[np.int64]) -> list[list[int]]:
-    lists: list[list[int]] = [[] for _ in range(count)]
-    for a, b in edges.tolist():
-        lists[a].append(b)
-        lists[b].append(a)
-    return lists
 
 
 def _greedy_devices(reduced: Reduced, order: NDArray[np.int32]) -> NDArray[np.int64]:  # [node]
