@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import one_thread
 from stead.learn.ground.training_run import Run
 from stead.learn.placeto.method import Placeto
-from stead.learn.walk import opinion_solver
+from stead.learn.walk import opinion_climb, opinion_solver
 from stead.learn.walk.made_problems import Scope, made_problem
 from stead.learn.walk.method import Walk
-from stead.learn.walk.opinion_loop import opinions_of
+from stead.learn.walk.opinion_climb import OpinionClimb
+from stead.learn.walk.opinion_loop import OpinionLoop, opinions_of
 from stead.learn.walk.opinions import OpinedGrounds
 from stead.learn.walk.walk_steps import Step
-from stead.problem import Constraints
+from stead.placing.loading import load
+from stead.problem import Constraints, Latency
 from stead.sim import simulate
 
 UNTAUGHT: dict[str, Learns] = {
@@ -94,6 +97,94 @@ def test_opinions_are_learnt_to_the_same_bits_after_a_break(name: str) -> None:
         assert resumes_to_the_same_bits(lambda: UNTAUGHT[name].learner(problems, 3, starts))
 
 
+def climbing(name: str, **changed: Any) -> Any:
+    """A network that learns by selection, as on large problems, on a small one."""
+    problem = made(50_000_003)
+    own: Any = varied(UNTAUGHT[name], **changed).learner([problem], 0, [Start.of(problem)])  # type: ignore[type-var]
+    return OpinionClimb(own.module, own.thinks, own.tasks, own.training)
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_climbing_resumes_to_the_same_bits_after_a_break(name: str) -> None:
+    with one_thread():
+        assert resumes_to_the_same_bits(lambda: climbing(name))
+
+
+def test_one_large_problem_is_learnt_by_selection_where_devices_have_no_names() -> None:
+    chosen = {}
+    for operators, name in product((500, 4000), ("gdp", "colocrl")):
+        problem = load(f"zoo:layered?operators={operators}", "2x 3090").problem(Latency())
+        own: Any = UNTAUGHT[name].learner([problem], 0, [Start.of(problem)])
+        chosen[operators, name] = type(own)
+    by_slopes = dict.fromkeys([(500, "gdp"), (500, "colocrl"), (4000, "colocrl")], OpinionLoop)
+    assert chosen == by_slopes | {(4000, "gdp"): OpinionClimb}
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_on_one_problem_the_walk_of_the_network_never_gets_longer(name: str) -> None:
+    with one_thread():
+        own = climbing(name)
+        lengths, stepped = [], []
+        for _ in range(12):
+            stepped.append(own.update().stepped)
+            lengths.append(own.tasks[0].greedy_seconds)
+        assert any(stepped)
+        for before, after, was_better in zip(lengths, lengths[1:], stepped, strict=False):
+            assert after < before if was_better else after == before
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_shakes_move_opinions_as_far_as_they_say(name: str) -> None:
+    with one_thread():
+        own = climbing(name)
+        u, b = own.thinks.codes(own.tasks[0].inputs)
+        moved = np.einsum("pbh,mh,mkb->pmk", *(one.detach().numpy() for one in (own._scaled(u, b), u, b)))
+        apart = np.sqrt(((moved - moved.mean(axis=2, keepdims=True)) ** 2).mean(axis=(1, 2)))
+        assert apart == pytest.approx([0.5 * 10**0.5, 0.05], rel=1e-4)  # two pairs: the strongest and the weakest
+
+
+def test_the_strength_that_helped_is_the_next_one() -> None:
+    with one_thread():
+        own = climbing("gdp")
+        for _ in range(8):
+            before = own.strength
+            told = own.update()
+            could = [before * 10**0.5, before * 0.1] if told.stepped else [before]
+            assert any(own.strength == pytest.approx(one) for one in could)
+
+
+def test_where_nothing_helps_for_long_another_kind_of_walk_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = list[Step]()
+    monkeypatch.setattr(OpinedGrounds, "walk_rows", _remembered(OpinedGrounds.walk_rows, used))
+    monkeypatch.setattr(opinion_climb, "VAIN", 2)
+    with one_thread():
+        own = climbing("gdp")
+        scorer = own.tasks[0].scorer
+        scorer.kinds = Step(0), Step(0, 4.0)
+        monkeypatch.setattr(scorer, "walked", _never_better(scorer.walked))
+        for _ in range(5):
+            own.update()
+    assert used == [Step(0), Step(0), Step(0, 4.0), Step(0, 4.0), Step(0)]
+
+
+def _never_better(walked: Any) -> Any:
+    def told(opinions: Any, by: Any) -> Any:
+        scored, rows = walked(np.repeat(opinions[:1], len(opinions), axis=0), by)
+        return scored, rows
+
+    return told
+
+
+def test_at_learning_rate_0_nothing_is_kept_and_nothing_credited_to_learning() -> None:
+    with one_thread():
+        own = climbing("gdp", learning_rate=0.0)
+        for _ in range(6):
+            assert not own.update().stepped
+        assert (own.taught, own.strength) == (False, 0.5)
+        assert not opinions_of(own.thinks, own.tasks[0].inputs).any()
+        assert own.tasks[0].scorer.own.by == "prior"
+
+
 def test_strong_opinions_decide_but_never_for_a_device_that_is_forbidden() -> None:
     free = grid(pair(devices=3), layers=2, steps=3)
     first = free.graph.operator_names[0]
@@ -130,7 +221,7 @@ def test_fine_tuning_is_rewarded_by_the_kind_of_walk_that_was_best_with_the_opin
 ) -> None:
     asked = written("gdp", tmp_path / "p.safetensors", updates=1)
     best, used = Step(0, 2.0, 0.0, "min", 0), []
-    monkeypatch.setattr(opinion_solver, "walk_by_opinions", lambda *_, **__: best)
+    monkeypatch.setattr(opinion_solver, "walk_by_opinions", lambda *_, **__: (best, Step(0)))
     monkeypatch.setattr(OpinedGrounds, "walk_rows", _remembered(OpinedGrounds.walk_rows, used))
     varied(asked, fine_tune=2).solve(made(50_000_005), Budget())  # type: ignore[type-var]
     assert set(used) == {best}

@@ -201,7 +201,9 @@ class ColocRL:
         network = self.network(devices, seed)
         if self.walks:
             training = self._opinion_training()
-            return opinion_learner(self, network, problems, starts, training, seed=seed, evaluate=evaluate)
+            return opinion_learner(
+                self, network, problems, starts, training, seed=seed, evaluate=evaluate, climbs=False
+            )
         tasks = [self._task(problem, preset, start, evaluate) for problem, start in zip(problems, starts, strict=True)]
         return OneShot(network, tasks, self._training(preset), seed=seed)
 

@@ -1,5 +1,7 @@
 """Networks whose opinions walks follow, and how they learn: shaken in pairs, as rules are, with a gradient inside.
 
+On one large problem alone they may learn otherwise (opinion_climb.py).
+
 Notation    M groups, K devices, H width of what a network makes of a group, B of what it sees of one on a device,
             P pairs of a graph and update
     u  [M, H]     what the network makes of groups         b  [M, K, B]  what it sees of groups on devices
@@ -184,14 +186,20 @@ class OpinionLoop(Loop[Inputs]):
 
     def _slope(self, scored: Scored, shakes: Tensor) -> Tensor:  # [B, H]
         """Of the logarithm of lengths along shakes; 0 where nothing is known of both sides of a pair."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lack = np.where(scored.overfull > 0, LACK + scored.overfull, 0.0)
-            length = np.log(scored.run_seconds) + lack
-            one, other = length[1 : 1 + len(shakes)], length[1 + len(shakes) :]
+        length = lengths(scored)
+        one, other = length[1 : 1 + len(shakes)], length[1 + len(shakes) :]
+        with np.errstate(invalid="ignore"):
             better = np.where(one == other, 2 * (one - length[0]), one - other)  # two sides, or twice the one
-            better = np.nan_to_num(better, posinf=MOST_DIFFERENCE)
+        better = np.nan_to_num(better, posinf=MOST_DIFFERENCE)
         clipped = torch.from_numpy(np.clip(better, -MOST_DIFFERENCE, MOST_DIFFERENCE).astype(np.float32))
         return torch.einsum("p,pbh->bh", clipped, shakes) / (2 * len(shakes) * self.training.sigma)
+
+
+def lengths(scored: Scored) -> NDArray[np.float64]:  # [walk]
+    """Logarithms of how long walks take, and more where memory lacks; infinite where one does not run at all."""
+    with np.errstate(divide="ignore"):
+        length: NDArray[np.float64] = np.log(scored.run_seconds)
+    return length + np.where(scored.overfull > 0, LACK + scored.overfull, 0.0)
 
 
 def scorer_of(task: Task[object]) -> OpinionScorer:

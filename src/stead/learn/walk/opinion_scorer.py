@@ -26,16 +26,21 @@ ORDERED = 1  # the run of a row that has its own order
 
 
 class OpinionScorer(Scorer):
-    """Walks opinions by one step, at first that of the plan for list scheduling; every simulation of a walk counts."""
+    """Walks opinions by one kind of step, at first the first of the plan of list scheduling; all simulations count."""
 
     runs = PER_WALK
 
     def __init__(self, problem: Problem, grouping: Grouping, *, threads: int = 0, limit: int | None = None) -> None:
         super().__init__(problem, grouping, threads=threads, limit=limit)
         self.grounds = OpinedGrounds(problem, grouping.group)
-        first = shipped_zero().plans[self.grounds.kind][0]
-        assert isinstance(first, Step)  # no plan begins with a walk that goes on from another
-        self.step = first
+        plan = shipped_zero().plans[self.grounds.kind]
+        self.kinds: tuple[Step, ...] = tuple(walk for walk in plan if isinstance(walk, Step))
+        self.kind = 0  # which of them it walks
+
+    @property
+    def step(self) -> Step:
+        """How it walks now."""
+        return self.kinds[self.kind % len(self.kinds)]
 
     @property
     def width(self) -> int:

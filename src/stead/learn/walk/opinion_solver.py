@@ -32,6 +32,7 @@ from stead.learn.ground.solver import (
 from stead.learn.ground.task import Start, Task
 from stead.learn.ground.torch_state import load_network, one_thread
 from stead.learn.walk.method import Walk
+from stead.learn.walk.opinion_climb import OpinionClimb
 from stead.learn.walk.opinion_loop import Opined, OpinionLoop, OpinionTraining, opinions_of, scorer_of
 from stead.learn.walk.opinion_scorer import OpinionScorer
 from stead.learn.walk.opinions import OpinedGrounds, walk_by_opinions
@@ -105,14 +106,20 @@ def opinion_learner(
     *,
     seed: int,
     evaluate: Evaluator | None,
+    climbs: bool = True,
 ) -> OpinionLoop[Inputs]:
-    """The network of a method, ready to learn opinions about problems; `evaluate` is refused."""
+    """The network of a method, ready to learn opinions about problems; `evaluate` is refused.
+
+    One that `climbs` learns about a single large problem by selection, not by slopes.
+    """
     if evaluate is not None:
         raise BadInput(f"{method.name}: walks are simulated, not measured; leave out decoder=walk or --reward")
     assert isinstance(thinks, nn.Module)
     shows, given = method.viewer(method.threads), zip(problems, starts, strict=True)
     tasks = [walked_task(shows, problem, start, threads=method.threads) for problem, start in given]
-    return OpinionLoop(thinks, thinks, tasks, training, seed=seed)
+    alone = climbs and len(tasks) == 1 and scorer_of(tasks[0]).grounds.kind.large
+    loop = OpinionClimb if alone else OpinionLoop
+    return loop(thinks, thinks, tasks, training, seed=seed)
 
 
 def opinion_solver(
@@ -179,8 +186,9 @@ class OpinionSolver(Generic[Inputs]):
 def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, *, threads: int) -> Solution:
     """Walk by the opinions that a network begins with, train it on the problem, and walk by what has become of them.
 
-    An answer is the best of several kinds of walks, before and after. Rewards are those of one kind: where a policy is
-    carried on, the kind that was best with its opinions, since to shorten others need not shorten the answer.
+    An answer is the best of several kinds of walks, before and after. Rewards are those of one kind at a time: where a
+    policy is carried on, first the kind that was best with its opinions, as to shorten others need not shorten the
+    answer.
     """
     search = started(method, problem, budget, seed)
     with search.interruptible(), one_thread():
@@ -193,8 +201,8 @@ def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, 
             assert isinstance(learner, OpinionLoop)
             search.evaluations += learner.evaluations
             learner.tasks[0].scorer.evaluations = 0  # the search has counted them
-            if learner.taught and (best := _walk(search, learner, method.name, threads)) is not None:
-                scorer_of(learner.tasks[0]).step = best
+            if learner.taught and (kinds := _walk(search, learner, method.name, threads)):
+                scorer_of(learner.tasks[0]).kinds = kinds
             learn_on(search, method, learner, Patience(0))
             if not search.done:
                 _walk(search, learner, method.name, threads)
@@ -203,7 +211,7 @@ def learn_and_walk(method: Learns, problem: Problem, budget: Budget, seed: int, 
     return search.solution()
 
 
-def _walk(search: Search, learner: OpinionLoop[object], name: str, threads: int) -> Step | None:
+def _walk(search: Search, learner: OpinionLoop[object], name: str, threads: int) -> tuple[Step, ...]:
     task = learner.tasks[0]
     grounds = OpinedGrounds(task.problem, task.grouping.group)
     told = f"{name} {'walk' if learner.taught else 'prior'}"

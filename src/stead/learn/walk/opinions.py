@@ -72,8 +72,8 @@ class _Shares:
 
 def walk_by_opinions(
     search: Search, grounds: OpinedGrounds, opinions: NDArray[np.floating], *, name: str, walks: int, threads: int
-) -> Step | None:
-    """The best of some walks of list scheduling with the opinions of a network [group, device]; its step, if any."""
+) -> tuple[Step, ...]:
+    """The best of some walks of list scheduling with the opinions of a network [group, device]; kinds, best first."""
     rules = shipped_zero()
     grounds.take(opinions[None])
     return Walking(search, grounds, rules.weights, rules.plans[grounds.kind], lambda _: name, walks, threads).run()

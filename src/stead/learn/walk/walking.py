@@ -42,18 +42,18 @@ class Walking:
     threads: int = 0
     known: tuple[Found, ...] = ()  # schedules that are there, to go on from while no walk is better
 
-    def run(self) -> Step | None:
-        """Walk, score the most promising walks, make them fit if none does; the step of the best one, begun anew."""
+    def run(self) -> tuple[Step, ...]:
+        """Walk, score the most promising walks, make them fit if none does; their steps, begun anew, best first."""
         search, tries = self.search, self._tries()
         if not tries:
             search.notes.append("too few evaluations for a walk: chunks instead")
             search.try_solver(Chunks())
-            return None
+            return ()
         found = self._walked(tries)
         self._offer(found)
         if search.best is None and not search.done:
             self._make_fit(tries)
-        return replace(found[0].step, again=None) if found and found[0].ticks >= 0 else None
+        return tuple(dict.fromkeys(replace(one.step, again=None) for one in found if one.ticks >= 0))
 
     def _tries(self) -> list[_Try]:
         """Walks to go on, no more than there are evaluations for; the last evaluation scores what they find."""
