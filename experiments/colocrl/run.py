@@ -214,7 +214,8 @@ def show(own: Study, *, fills: bool) -> None:
             fill(page, "walks", own.summary(WALK_ROWS))
     if fills and all(own.rows(one, name) for one in INSTANCES for name in VARIANTS):
         own.fill(LAB_BOOK)
-        fill(LAB_BOOK, "paper", own.summary(PAPER_ROWS))
+        for page in (LAB_BOOK, PAGE):
+            fill(page, "paper", own.summary(PAPER_ROWS))
     print("\n".join(line for one in own.instances for line in (f"### {one.name}", "", *own.table(one), "")))
 
 
