@@ -34,7 +34,7 @@ VAIN = 16  # updates in a row that did not help, before the next kind of walk
 
 
 class OpinionClimb(OpinionLoop[Inputs]):
-    """Learns on one problem, by selection; at learning rate 0 it shakes as at first and keeps nothing."""
+    """Learns on one problem, by selection; at learning rate 0 all is the same but that nothing is kept."""
 
     def __init__(
         self,
@@ -60,14 +60,13 @@ class OpinionClimb(OpinionLoop[Inputs]):
             opinions = opined(torch.cat([w[None], w + moved, w - moved]), b).numpy()
         scored = self._walked(task, opinions)
         length = lengths(scored)
-        best, stepped = int(length.argmin()), False
-        if self.training.learning_rate > 0:
-            stepped = bool(length[best] < length[0])
-            if stepped:
-                signed = torch.cat([shakes, -shakes])[best - 1]
-                with torch.no_grad():
-                    self.thinks.say.weight += signed
-            self._went(task, stepped, float(self._strengths()[(best - 1) % len(shakes)]))
+        best = int(length.argmin())
+        stepped = self.training.learning_rate > 0 and bool(length[best] < length[0])
+        if stepped:
+            with torch.no_grad():
+                self.thinks.say.weight += torch.cat([shakes, -shakes])[best - 1]
+            self.strength = float(self._strengths()[(best - 1) % len(shakes)].clamp(LEAST, MOST))
+        self._went(task, stepped)
         return Step(
             tasks=[task], seconds=[scored.seconds[1:]], entropy=mean_of([]), gradient=0.0, stepped=stepped,
             network_seconds=clock.seconds,
@@ -85,13 +84,9 @@ class OpinionClimb(OpinionLoop[Inputs]):
         """Around the one that helped last, from stronger to much weaker."""
         return self.strength * torch.logspace(*SPREAD, self.training.pairs, base=10.0)
 
-    def _went(self, task: Task[Inputs], stepped: bool, strength: float) -> None:
-        """Shake as what helped did, and walk otherwise where all has been in vain for long."""
-        if stepped:
-            self.steps, self.vain = self.steps + 1, 0
-            self.strength = float(np.clip(strength, LEAST, MOST))
-        else:
-            self.vain += 1
+    def _went(self, task: Task[Inputs], stepped: bool) -> None:
+        """Count, and walk otherwise where all has been in vain for long."""
+        self.steps, self.vain = self.steps + stepped, 0 if stepped else self.vain + 1
         if self.vain == VAIN:
             scorer_of(task).kind += 1
             self.strength, self.vain = BEGIN, 0
