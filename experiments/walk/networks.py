@@ -2,6 +2,7 @@
 
     python experiments/walk/networks.py [--gdp FILE] [--placeto FILE]    resumable; results/networks.json
     python experiments/walk/networks.py --fine-tune 160                  GNMT-8 of 80 steps, asked once and fine-tuned
+    python experiments/walk/networks.py --fine-tune 160 --second         RNNLM-8 of 200 steps
     python experiments/walk/networks.py --validate                       both on unseen made-up problems, beside zero
     python experiments/walk/networks.py --tables                         results/networks.md from what there is
 
@@ -51,7 +52,10 @@ ROWS = {
     "zero": "control: opinions of zero (list scheduling, 16 walks)", "walk": "`walk`: 16 walks by learned rules",
 }  # fmt: skip
 PAGES = ("experiments/walk/README.md", "docs/learned/gdp.md", "docs/learned/placeto.md")
-HUGE = "zoo:gnmt-8?phase=train,steps=80"
+HUGE = {  # by the name of results and of tables: what it is called, the model
+    "fine-tuning": ("GNMT-8, 80 steps", "zoo:gnmt-8?phase=train,steps=80"),
+    "fine-tuning, second graph": ("RNNLM-8, 200 steps", "zoo:rnnlm-8?phase=train,steps=200"),
+}
 TUNED_SAMPLES = 8
 SOME = 100  # of the problems that policies are validated on
 PARTS = ("recurrent", "others", "own random families")
@@ -127,9 +131,9 @@ TUNED = {
 ONCE = ("heft", "zero", "asked")  # which no seed changes
 
 
-def tuned(cells: Cells, updates: int, path: Path, seeds: int) -> None:
+def tuned(cells: Cells, model: str, updates: int, path: Path, seeds: int) -> None:
     """A held-out graph of more than 50,000 operators: asked once, fine-tuned, and the same without a policy."""
-    problem = load(HUGE, CLUSTERS["4 equal"]).problem(Latency())
+    problem = load(model, CLUSTERS["4 equal"]).problem(Latency())
     _ = problem.native
     asked_once = GDP(policy=str(path), polish=False, threads=1, samples=TUNED_SAMPLES, decoder="walk")
     after = replace(asked_once, fine_tune=updates)
@@ -145,17 +149,17 @@ def tuned(cells: Cells, updates: int, path: Path, seeds: int) -> None:
                 cells.get(f"{name} | {seed}", partial(timed, work))
 
 
-def tuned_table(rows: dict[str, dict[str, Any]]) -> list[str]:
+def tuned_table(name: str, rows: dict[str, dict[str, Any]]) -> list[str]:
     """How far fine-tuning comes: medians over seeds, the least and the most."""
     graph = rows["graph"]
     lines = [
-        f"| GNMT-8, 80 steps, {graph['operators']:,} operators, {graph['updates']} updates | seeds | seconds / heft |"
+        f"| {name}, {graph['operators']:,} operators, {graph['updates']} updates | seeds | seconds / heft |"
         " found by | evaluations | CPU s |",
         "|---|---:|---:|---|---:|---:|",
     ]
     heft = rows["heft | 0"]["seconds"]
-    for name, title in TUNED.items():
-        own = [row for key, row in rows.items() if key.startswith(f"{name} | ")]
+    for kind, title in TUNED.items():
+        own = [row for key, row in rows.items() if key.startswith(f"{kind} | ")]
         if not own:
             continue
         ratios = sorted(row["seconds"] / heft for row in own)
@@ -197,17 +201,19 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--validate", action="store_true")
     parser.add_argument("--fine-tune", type=int, default=0, metavar="UPDATES")
+    parser.add_argument("--second", action="store_true", help="fine-tune the second graph")
     parser.add_argument("--seeds", type=int, default=5, help="of fine-tuning")
     given = parser.parse_args()
     files = {"gdp": given.gdp, "placeto": given.placeto}
     if given.validate:
         validate(files)
         return
-    tuning = Cells(RESULTS / "fine_tune.json")
-    if given.fine_tune:
-        tuned(tuning, given.fine_tune, given.gdp, given.seeds)
-    for page in PAGES[:2]:
-        fill(page, "fine-tuning", tuned_table(tuning.rows))
+    for part, (name, model) in HUGE.items():
+        tuning = Cells(RESULTS / f"{'_'.join(part.replace(',', '').replace('-', ' ').split())}.json")
+        if given.fine_tune and given.second == part.endswith("second graph"):
+            tuned(tuning, model, given.fine_tune, given.gdp, given.seeds)
+        for page in PAGES[:2] if tuning.rows else ():
+            fill(page, part, tuned_table(name, tuning.rows))
     if given.fine_tune:
         return
     cells = Cells(RESULTS / "networks.json")
