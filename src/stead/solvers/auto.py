@@ -47,7 +47,7 @@ from stead.solvers.part_budgets import limited, limited_share
 from stead.solvers.phases import Phase, Phases
 from stead.solvers.registry import solver
 from stead.solvers.search.anneal import Anneal
-from stead.solvers.search.calls import improve_calls
+from stead.solvers.search.call_moves import improve_calls
 from stead.solvers.search.climb import climb, climb_again
 from stead.solvers.search.coarse_to_fine import Ladder, descend
 from stead.solvers.search.redivide import redivide

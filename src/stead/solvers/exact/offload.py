@@ -26,7 +26,7 @@ from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.expert import Expert
 from stead.solvers.rules.settle import settled, started
 from stead.solvers.rules.simple import Single
-from stead.solvers.search.calls import improve_calls
+from stead.solvers.search.call_moves import improve_calls
 from stead.solvers.search.climb import climb_to_fit
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution

@@ -11,7 +11,7 @@ from stead.solvers import Budget
 from stead.solvers.auto import Auto
 from stead.solvers.exact.exhaustive import Exhaustive
 from stead.solvers.exact.offload import reduced_calls
-from stead.solvers.search.calls import CallMoves, improve_calls
+from stead.solvers.search.call_moves import CallMoves, improve_calls
 from stead.solvers.search_state import Search
 
 
