@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,19 @@ def test_the_heart_beats_while_nothing_happens(tmp_path: Path, monkeypatch: pyte
             pass
     beat = next(line for line in lines(path) if line["kind"] == "heartbeat")
     assert (beat["objective"], beat["bound"], beat["bound_name"]) == (None, 2.0, "area")
+
+
+def test_the_heart_stops_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stead.placing.event_log.INTERVAL_SECONDS", 0.001)
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        for number in range(50):
+            log.heard(Event("improvement", number, 100.0 - number))
+            sleep(0.001)
+        log.end(0)
+        sleep(0.1)  # while a result is printed
+    assert "heartbeat" in {line["kind"] for line in lines(path)}
+    assert lines(path)[-1]["kind"] == "end"
 
 
 def test_a_disk_that_fails_ends_the_file_and_not_the_command(tmp_path: Path) -> None:

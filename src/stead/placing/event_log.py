@@ -114,10 +114,11 @@ class EventLog:
                     self._write_incumbent()
 
     def end(self, exit_code: int, **facts: Any) -> None:
-        """Say how it ended."""
+        """Say how it ended; no heartbeat comes after it, however long the result takes to print."""
         with self._lock:
             self._write_incumbent()
             self.write("end", exit=exit_code, **facts)
+            self._closed.set()
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one line."""
@@ -157,6 +158,8 @@ class EventLog:
     def _beat(self) -> None:
         while not self._closed.wait(INTERVAL_SECONDS):
             with self._lock:
+                if self._closed.is_set():  # it ended while this waited for the lock
+                    return
                 self.write("heartbeat", **self._standing())
                 if clock.now() - self._last_incumbent >= INTERVAL_SECONDS:
                     self._write_incumbent()
