@@ -226,7 +226,7 @@ def size() -> None:
             own = options.learner([problem], 0, [Start.of(problem)])
             spent.append(median_seconds(own.update, 3))
         begin = time.process_time()
-        found = GDP(polish=False, threads=1).solve(problem, Budget())
+        found = GDP(decoder="devices", polish=False, threads=1).solve(problem, Budget())
         spent.append(time.process_time() - begin)
         spent.append(found.objective_seconds / solver("expert").solve(problem, Budget()).objective_seconds)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

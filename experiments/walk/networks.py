@@ -4,6 +4,7 @@
     python experiments/walk/networks.py --fine-tune 160                  GNMT-8 of 80 steps, asked once and fine-tuned
     python experiments/walk/networks.py --fine-tune 160 --second         RNNLM-8 of 200 steps
     python experiments/walk/networks.py --validate                       both on unseen made-up problems, beside zero
+    python experiments/walk/networks.py --decoders                       whole answers, walks or the paper's decoder
     python experiments/walk/networks.py --tables                         results/networks.md from what there is
 
 What the policy itself reaches: best of 16 walks that follow its opinions, no rule and no construction beside them.
@@ -51,6 +52,12 @@ ROWS = {
     "placeto": "`placeto`, decoder=walk", "placeto shuffled": "control: its last layer in random order",
     "zero": "control: opinions of zero (list scheduling, 16 walks)", "walk": "`walk`: 16 walks by learned rules",
 }  # fmt: skip
+DECODED = {
+    "gdp devices": ("`gdp`, decoder=devices", GDP(decoder="devices", polish=False, threads=1)),
+    "gdp walk": ("`gdp`, decoder=walk", GDP(decoder="walk", polish=False, threads=1)),
+    "placeto episodes": ("`placeto`, decoder=episodes", Placeto(decoder="episodes", threads=1)),
+    "placeto walk": ("`placeto`, decoder=walk", Placeto(decoder="walk", threads=1)),
+}
 PAGES = ("experiments/walk/README.md", "docs/learned/gdp.md", "docs/learned/placeto.md")
 HUGE = {  # by the name of results and of tables: what it is called, the model
     "fine-tuning": ("GNMT-8, 80 steps", "zoo:gnmt-8?phase=train,steps=80"),
@@ -102,6 +109,16 @@ def judged(case: Case, files: dict[str, Path]) -> dict[str, Any]:
             if mixed:
                 shuffled(solver)
             row[f"{name} shuffled" if mixed else name] = asked(solver, problem)
+    return row
+
+
+def decoded(case: Case) -> dict[str, Any]:
+    """Whole answers of the policies of the package, baselines and constructions that they are given among them."""
+    problem = case.problem
+    _ = problem.native
+    row: dict[str, Any] = {"part": case.part, "heft": timed(lambda: Heft().solve(problem, Budget()))}
+    for key, (_, solver) in DECODED.items():
+        row[key] = timed(partial(solver.solve, problem, Budget()))
     return row
 
 
@@ -171,7 +188,7 @@ def tuned_table(name: str, rows: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def table(rows: list[dict[str, Any]]) -> list[str]:
+def table(rows: list[dict[str, Any]], titles: dict[str, str]) -> list[str]:
     """Ratios to the heft family."""
     zoo = [row for row in rows if row["part"] != PARTS[2]]
     groups = [zoo, *([row for row in rows if row["part"] == part] for part in PARTS)]
@@ -182,7 +199,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---:|",
         f"| the heft family | 1 | 1 | 1 | 1 | {1000 * sum(row['heft']['cpu'] for row in rows) / len(rows):.0f} |",
     ]
-    for key, title in ROWS.items():
+    for key, title in titles.items():
         cells = []
         for own in groups:
             ratio, wins, losses, count = mean_ratio((row[key]["seconds"], row["heft"]["seconds"]) for row in own)
@@ -200,6 +217,7 @@ def main() -> None:
     parser.add_argument("--placeto", type=Path, default=PLACETO_FILE)
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--decoders", action="store_true")
     parser.add_argument("--fine-tune", type=int, default=0, metavar="UPDATES")
     parser.add_argument("--second", action="store_true", help="fine-tune the second graph")
     parser.add_argument("--seeds", type=int, default=5, help="of fine-tuning")
@@ -207,6 +225,14 @@ def main() -> None:
     files = {"gdp": given.gdp, "placeto": given.placeto}
     if given.validate:
         validate(files)
+        return
+    decoders = Cells(RESULTS / "decoders.json")
+    for cases in (zoo_cases, own_cases) if given.decoders else ():
+        for case in cases():
+            decoders.get(case.key, partial(decoded, case))
+    for page in PAGES if decoders.rows else ():
+        fill(page, "decoders", table(list(decoders.rows.values()), {key: one[0] for key, one in DECODED.items()}))
+    if given.decoders:
         return
     for part, (name, model) in HUGE.items():
         tuning = Cells(RESULTS / f"{'_'.join(part.replace(',', '').replace('-', ' ').split())}.json")
@@ -221,10 +247,10 @@ def main() -> None:
         for case in cases():
             cells.get(case.key, lambda case=case: judged(case, files))
     told = ["# Networks and walks", "", "Written by `python experiments/walk/networks.py`.", ""]
-    told += ["Ratios to the heft family (wins/losses).", "", *table(list(cells.rows.values())), ""]
+    told += ["Ratios to the heft family (wins/losses).", "", *table(list(cells.rows.values()), ROWS), ""]
     (RESULTS / "networks.md").write_text("\n".join(told))
     for page in PAGES:
-        fill(page, "networks and walks", table(list(cells.rows.values())))
+        fill(page, "networks and walks", table(list(cells.rows.values()), ROWS))
 
 
 if __name__ == "__main__":

@@ -50,9 +50,9 @@ LEARNERS: dict[str, Learns] = {
     "gdp that copies": varied(GDP(policy="", updates=4, imitation=2, polish=False), **SMALL_GDP),
     "gdp from scratch": varied(GDP(policy="", updates=3, imitation=0, polish=False), **SMALL_GDP),
     "gdp faithful": varied(GDP("faithful", policy="", updates=2, polish=False), **SMALL_GDP),
-    "gdp pretrained": GDP(polish=False),
-    "gdp fine-tuned": varied(GDP(fine_tune=2, samples=8, polish=False), copies=COPIES),
-    "gdp by walks, pretrained": GDP(decoder="walk", polish=False),
+    "gdp pretrained": GDP(decoder="devices", polish=False),
+    "gdp fine-tuned": varied(GDP(decoder="devices", fine_tune=2, samples=8, polish=False), copies=COPIES),
+    "gdp by walks, pretrained": GDP(polish=False),
     "gdp by walks": varied(GDP(policy="", updates=2, samples=4, decoder="walk", polish=False), hidden=16),
     "gdp by walks, fine-tuned": GDP(decoder="walk", fine_tune=2, samples=4, polish=False),
     "hsdag": HSDAG(evaluations=30, hidden=16, portfolio=False),
@@ -60,8 +60,8 @@ LEARNERS: dict[str, Learns] = {
     "placeto": Placeto(policy="", updates=2, episodes=2),
     "placeto that copies": varied(Placeto(policy="", updates=2, episodes=4, imitation=1, teacher=64), led=2),
     "placeto faithful": Placeto("faithful", updates=2, episodes=2),
-    "placeto pretrained": Placeto(),
-    "placeto by walks, pretrained": Placeto(decoder="walk"),
+    "placeto pretrained": Placeto(decoder="episodes"),
+    "placeto by walks, pretrained": Placeto(),
     "placeto by walks": Placeto(policy="", updates=2, episodes=2, decoder="walk"),
 }
 SMALL = grid(layers=2, steps=2)

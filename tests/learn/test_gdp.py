@@ -553,7 +553,7 @@ def test_the_policy_of_the_package_is_asked_unless_told_otherwise(
 ) -> None:
     policy().save(tmp_path / "p.safetensors")
     monkeypatch.setattr(gdp, "SHIPPED", tmp_path / "p.safetensors")
-    asked = GDP(polish=False).solve(grid(steps=3), Budget(), 0)
+    asked = GDP(decoder="devices", polish=False).solve(grid(steps=3), Budget(), 0)
     assert any(note.startswith("gdp greedy: ") for note in asked.notes)
     trained = varied(SMALL, updates=2).solve(grid(steps=3), Budget(), 0)
     assert any(note.startswith("gdp: 2 updates") for note in trained.notes)

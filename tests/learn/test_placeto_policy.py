@@ -825,11 +825,11 @@ def test_the_policy_of_the_package_says_what_it_learnt_from() -> None:
     assert SHIPPED.stat().st_size < 100_000
 
 
-def test_the_policy_of_the_package_is_asked_by_default() -> None:
+def test_the_policy_of_the_package_is_asked_for_episodes() -> None:
     cluster = k80s(4)
     graph = synthetic("enas-rnn", seed=1000)
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster), objective=Latency())
-    solution = Placeto().solve(problem, Budget(), 0)
+    solution = Placeto(decoder="episodes").solve(problem, Budget(), 0)
     assert any(note.startswith("placeto: 0 updates") for note in solution.notes)
     single = solver("single").solve(problem, Budget(), 0).objective_seconds
     policy = PlacetoPolicy.load(SHIPPED)
@@ -838,8 +838,9 @@ def test_the_policy_of_the_package_is_asked_by_default() -> None:
 
 
 def test_the_policy_of_the_package_can_be_tuned() -> None:
-    solution = Placeto(fine_tune=2, episodes=2).solve(inception(), Budget(), 0)
-    assert any("placeto: 2 updates" in note for note in solution.notes)
+    for decoder in ("", "episodes"):
+        solution = Placeto(decoder=decoder, fine_tune=2, episodes=2).solve(inception(), Budget(), 0)
+        assert any("placeto: 2 updates" in note for note in solution.notes)
 
 
 def test_polish_is_off_unless_asked_for() -> None:

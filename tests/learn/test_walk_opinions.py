@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,32 @@ def _remembered(walk_rows: Any, used: list[Step]) -> Any:
         return walk_rows(grounds, step, **options)
 
     return remembering
+
+
+@pytest.mark.parametrize(("method", "other"), [(GDP(polish=False), "devices"), (Placeto(), "episodes")])
+def test_the_policy_of_the_package_walks_where_it_can_unless_told_otherwise(method: Any, other: str) -> None:
+    problem = grid(layers=2, steps=2)
+    asked, told = (replace(method, decoder=decoder).solve(problem, Budget()) for decoder in ("", "walk"))
+    assert asked.found_by == told.found_by
+    assert np.array_equal(asked.placement.devices, told.placement.devices)
+    assert method.decided(problem).decoder == "walk"
+    assert method.decided(problem.with_objective(Throughput())).decoder == other
+    assert method.unsupported(problem.with_objective(Throughput())) is None
+    assert replace(method, variant="faithful").decided(problem).decoder == other
+    assert not replace(method, policy="").decided(problem).decoder  # whoever trains anew trains what the paper has
+    for options in ({"noise": "alone"},) if other == "devices" else ({"imitation": 1}, {"teacher": 8}):
+        assert replace(method, **options).decided(problem).decoder == other
+
+
+@pytest.mark.parametrize("name", ["gdp", "placeto"])
+def test_a_file_says_how_its_network_is_decoded(name: str, tmp_path: Path) -> None:
+    asked = written(name, tmp_path / "p.safetensors", updates=1)
+    for decoder in ("", "walk"):
+        found = varied(asked, fine_tune=1, decoder=decoder).solve(made(50_000_005), Budget())  # type: ignore[type-var]
+        assert np.isfinite(found.objective_seconds)
+    other = {"gdp": "devices", "placeto": "episodes"}[name]
+    with pytest.raises(BadInput, match=f"has opinions that walks follow; leave out decoder={other}"):
+        varied(asked, decoder=other).solve(made(50_000_005), Budget())  # type: ignore[type-var]
 
 
 def test_what_walks_cannot_place_is_said_in_one_line() -> None:

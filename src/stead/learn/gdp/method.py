@@ -90,6 +90,7 @@ from stead.learn.ground.training_loop import Loop
 from stead.learn.walk.opinion_loop import OpinionTraining
 from stead.learn.walk.opinion_solver import (
     OpinionSolver,
+    decoded_alike,
     learn_and_walk,
     no_walk,
     opinion_learner,
@@ -214,10 +215,12 @@ class GDP:
     polish: bool = True
     threads: int = 0  # of the simulator; 0: all cores
     noise: str = ""  # that units share in samples: alone (none), layers, segments, mixed; empty: that of the variant
-    decoder: str = "devices"  # of all units at once; or walk: list scheduling that follows the network's opinions
+    decoder: str = ""  # devices: of all units at once; walk: list scheduling that follows the network's opinions;
+    #                    empty: that of the policy; the package's own walks wherever walks can place the problem
 
     def __post_init__(self) -> None:
-        check_words(self, {"variant": get_args(Variant), "decoder": get_args(Decoder), "noise": ("", *get_args(Noise))})
+        check_words(self, {"variant": get_args(Variant), "noise": ("", *get_args(Noise))})
+        check_words(self, {"decoder": ("", *get_args(Decoder))})
         if self.walks and self.variant != "corrected":
             raise BadInput("gdp: walks follow the corrected variant; leave out variant or decoder")
         check_least(self, dict.fromkeys(("fine_tune", "updates", "samples", "imitation"), 0))
@@ -242,6 +245,16 @@ class GDP:
         """Clusters of more devices than the network has numbers for, and what walks cannot place."""
         return (no_walk(problem) if self.walks else None) or self.misfit(0, problem)
 
+    def decided(self, problem: Problem) -> GDP:
+        """With a decoder: where none is named, the package's own policy walks wherever walks can place the problem.
+
+        Noise is of samples, and whoever sets it asks for those.
+        """
+        if self.decoder or self.policy != PRETRAINED:
+            return self
+        walks = self.variant == "corrected" and not self.noise and no_walk(problem) is None
+        return replace(self, decoder="walk" if walks else "devices")
+
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """One network serves every number of devices up to its limit."""
         limit = MOST_DEVICES if PRESETS[self.variant].corrected else FAITHFUL_DEVICES
@@ -253,11 +266,14 @@ class GDP:
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Ask the policy, fine-tune it, or train on the problem."""
+        if (decided := self.decided(problem)) is not self:
+            return decided.solve(problem, budget, seed)
         path = self._file()
         if path is None and self.walks:
             return learn_and_walk(self, problem, budget, seed, threads=self.threads)
         if path is None:
             return solve_by_learning(self._within(budget, problem), problem, budget, seed)
+        same = decoded_alike(self, path, GDP).network_options()
         if not self.fine_tune and (asked := self.opinions(path)) is not None:
             return asked.solve(problem, budget, seed)
         if not self.fine_tune:
@@ -265,7 +281,6 @@ class GDP:
             assert isinstance(policy.method, GDP)
             policy.method = replace(policy.method, noise=self.noise)
             return PolicySolver(policy, polish=self.polish).solve(problem, budget, seed)
-        same = read_policy(path, GDP)[0].network_options()
         tuned = varied(self, **same, policy=str(path), updates=self.fine_tune, imitation=0)
         if tuned.walks:
             return learn_and_walk(tuned, problem, budget, seed, threads=self.threads)

@@ -74,6 +74,7 @@ from stead.learn.placeto.timed import TimedScorer
 from stead.learn.walk.opinion_loop import OpinionTraining
 from stead.learn.walk.opinion_solver import (
     OpinionSolver,
+    decoded_alike,
     learn_and_walk,
     no_walk,
     opinion_learner,
@@ -172,10 +173,11 @@ class Placeto:
     learning_rate: float = 1e-3
     polish: bool = False
     threads: int = 0  # of the simulator; 0: all cores
-    decoder: str = "episodes"  # that visit groups; or walk: list scheduling that follows the network's opinions
+    decoder: str = ""  # episodes: that visit groups; walk: list scheduling that follows the network's opinions;
+    #                    empty: that of the policy; the package's own walks wherever walks can place the problem
 
     def __post_init__(self) -> None:
-        check_words(self, {"variant": get_args(Variant), "decoder": get_args(Decoder)})
+        check_words(self, {"variant": get_args(Variant), "decoder": ("", *get_args(Decoder))})
         if self.walks and self.variant != "corrected":
             raise BadInput("placeto: walks follow the corrected variant; leave out variant or decoder")
         check_least(self, dict.fromkeys(("updates", "fine_tune", "imitation", "teacher", "groups"), 0))
@@ -224,6 +226,17 @@ class Placeto:
             return reason
         return None if path is None else PlacetoPolicy.load(path).unsupported(problem)
 
+    def decided(self, problem: Problem) -> Placeto:
+        """With a decoder: where none is named, the package's own policy walks wherever walks can place the problem.
+
+        Only episodes copy, and whoever sets `imitation` or `teacher` asks for those.
+        """
+        if self.decoder or self.policy != PRETRAINED:
+            return self
+        copies = self.imitation or self.teacher
+        walks = self.variant == "corrected" and not copies and no_walk(problem) is None
+        return replace(self, decoder="walk" if walks else "episodes")
+
     def misfit(self, devices: int, problem: Problem) -> str | None:
         """Only a head with one output per device depends on their number."""
         if not self.observation.one_hot or devices == len(problem.cluster):
@@ -232,11 +245,17 @@ class Placeto:
 
     def solve(self, problem: Problem, budget: Budget, seed: int = 0) -> Solution:
         """Ask the policy, fine-tune it, or train on the problem."""
+        if (decided := self.decided(problem)) is not self:
+            return decided.solve(problem, budget, seed)
         path = self._file()
-        if path is not None and not self.fine_tune and (asked := self.opinions(path)) is not None:
-            return asked.solve(problem, budget, seed)
-        chosen = replace(self, policy="") if path is None else replace(self, policy=str(path), updates=self.fine_tune)
-        if self.walks:
+        if path is None:
+            chosen = replace(self, policy="")
+        else:
+            same = decoded_alike(self, path, Placeto).network_options()
+            if not self.fine_tune and (asked := self.opinions(path)) is not None:
+                return asked.solve(problem, budget, seed)
+            chosen = varied(self, **same, policy=str(path), updates=self.fine_tune)
+        if chosen.walks:
             return learn_and_walk(chosen, problem, budget, seed, threads=self.threads)
         search = started(self, problem, budget, seed)
         with search.interruptible(), one_thread():

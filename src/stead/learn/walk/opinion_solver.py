@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
 from stead.solvers.solution import Budget, Solution
 
+M = TypeVar("M", bound="Opines[Any]")
+
 
 class Shows(Protocol[Inputs]):
     """A method that knows what its network reads of a problem."""
@@ -66,6 +68,10 @@ class Shows(Protocol[Inputs]):
 
 class Opines(Method, Protocol[Inputs]):
     """A method whose network may give opinions to walks."""
+
+    @property
+    def decoder(self) -> str:
+        """What turns its network into placements; empty: whatever a policy was trained for."""
 
     @property
     def walks(self) -> bool:
@@ -120,6 +126,15 @@ def opinion_learner(
     alone = climbs and len(tasks) == 1 and scorer_of(tasks[0]).grounds.kind.large
     loop = OpinionClimb if alone else OpinionLoop
     return loop(thinks, thinks, tasks, training, seed=seed)
+
+
+def decoded_alike(method: M, path: Path, kind: type[M]) -> M:
+    """The method of a file; refused where another decoder is asked for than its network was trained for."""
+    stored = read_policy(path, kind)[0]
+    if method.decoder and method.walks != stored.walks:
+        given = "has opinions that walks follow" if stored.walks else "places by itself"
+        raise BadInput(f"{method.name}: the network of {path} {given}; leave out decoder={method.decoder}")
+    return stored
 
 
 def opinion_solver(
