@@ -20,11 +20,13 @@ from stead.errors import Infeasible
 from stead.learn.colocrl.method import ColocRL
 from stead.learn.ground.ablation import varied
 from stead.learn.ground.collapse_alarm import collapsed
-from stead.learn.ground.reward import Scorer
+from stead.learn.ground.reward import Values
 from stead.learn.ground.task import Start
 from stead.learn.ground.torch_state import load_network, network_arrays, one_thread
+from stead.learn.placeto.episodes import Walk
 from stead.learn.placeto.learner import PlacetoLearner
 from stead.learn.placeto.method import Placeto, sampled
+from stead.learn.placeto.timed import TimedScorer
 from stead.problem import Fifo, Latency, Policy, Problem
 from stead.problem import PlacetoDispatch as Published
 from stead.sim import simulate_many
@@ -290,7 +292,9 @@ def sanity(goal: str, variant: str, seed: int, updates: int) -> Numbers:
     with one_thread():
         own = Placeto(variant, updates=updates).learner([given], seed, [Start.of(given)])
         task = own.tasks[0]
-        task.scorer = MadeUp(given, task.grouping, goal)
+        task.scorer = MadeUp(given, task.grouping, task.inputs)
+        task.scorer.goal = goal
+        own.walks[0] = Walk(task, own.observation)
         for _ in range(updates):
             own.update()
         starts = own._starts(0, np.random.default_rng(seed))[: 1 if variant == "faithful" else 4]
@@ -299,20 +303,22 @@ def sanity(goal: str, variant: str, seed: int, updates: int) -> Numbers:
         return {"end": float(found.seconds.max()), "start": float(task.scorer.score(starts, by="start").seconds.min())}
 
 
-class MadeUp(Scorer):
-    """Costs that are not run times; 1 at best."""
+class MadeUp(TimedScorer):
+    """Costs that are not run times; 1 at best. Groups start when they do."""
 
-    def __init__(self, given: Problem, grouping: Any, goal: str) -> None:
-        super().__init__(given, grouping)
-        self.goal = goal
+    goal = "last"
 
-    def _simulated(self, rows: NDArray[np.uint8]) -> list[tuple[float, float, float]]:
+    def _simulated(self, rows: NDArray[np.uint8]) -> list[Values]:
         if self.goal == "last":
             cost = 1.0 + (rows != len(self.problem.cluster) - 1).mean(axis=1)
         else:
             edges = self.problem.graph.edges
             cost = 1.0 + (rows[:, edges[:, 0]] != rows[:, edges[:, 1]]).mean(axis=1)
-        return [(float(value), 0.0, float(value)) for value in cost]
+        return [(float(value), 0.0, float(value), 0) for value in cost]
+
+    def _run(self, rows: NDArray[np.uint8], keys: Sequence[bytes]) -> list[Values]:
+        super()._run(rows, keys)
+        return self._simulated(rows)
 
 
 def faster_last(given: Problem) -> Problem:
