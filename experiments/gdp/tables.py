@@ -29,6 +29,11 @@ def geometric(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def told_or_no_room(ratio: float) -> str:
+    """A ratio, or that something did not fit."""
+    return f"{ratio:.3f}" if math.isfinite(ratio) else "no room"
+
+
 def seconds(cell: Cell | None, key: str) -> float | None:
     """A value of a cell: None if there is none yet, inf for what does not fit."""
     if cell is None or key not in cell:
@@ -144,7 +149,7 @@ def order_table(cells: Cells) -> list[str]:
         ("GDP + polish", "polished"),
     ):
         means = order_means(cells, key)
-        values = [f"{means[name]:.3f}" if name in means else "" for name in DECIDED]
+        values = [told_or_no_room(means[name]) if name in means else "" for name in DECIDED]
         lines.append(f"| **geometric mean**, {what} | {' | '.join(values)} |")
     return lines if cells.get("orders") else []
 
@@ -192,9 +197,6 @@ def zero_table(cells: Cells) -> list[str]:
     for name, cell in cells.get("zero-shot", {}).items() if table else ():
         expert = table[name]["expert"][0]
         ratios.append([(seconds(cell, key) or math.inf) / expert for key in shown.values()])
-        values = [f"{one:.3f}" if math.isfinite(one) else "no room" for one in ratios[-1]]
-        lines.append(f"| {name} | {' | '.join(values)} |")
-    means = [geometric(list(column)) for column in zip(*ratios, strict=True)]
-    return (
-        [*lines, f"| **geometric mean** | {' | '.join(f'{mean:.3f}' for mean in means)} |"] if ratios else []
-    )
+        lines.append(f"| {name} | {' | '.join(map(told_or_no_room, ratios[-1]))} |")
+    means = [told_or_no_room(geometric(list(column))) for column in zip(*ratios, strict=True)]
+    return [*lines, f"| **geometric mean** | {' | '.join(means)} |"] if ratios else []
