@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -20,7 +21,9 @@ def spread(values: list[float]) -> str:
     """Median and range."""
     if not values:
         return "-"
-    return f"{median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+    numbers = (median(values), min(values), max(values))
+    middle, least, most = (f"{one:.3f}" if isfinite(one) else "no room" for one in numbers)
+    return f"{middle} ({least} to {most})"
 
 
 def tables(found: Found) -> Iterator[str]:
@@ -99,12 +102,11 @@ def per_graph_table(found: Found, start: str) -> Iterator[str]:
 
 
 def heuristic_rows(row: dict[str, Any]) -> Iterator[str]:
-    """What does not learn."""
+    """What does not learn; where the judge allows neither search nor a bound, there is none."""
     for name in ("single", "expert", "metis", "heft", "m-etf", "search", "bound"):
-        if name in row:
-            value = "-" if row[name] is None else f"{row[name]:.3f}"
+        if row.get(name):
             took = row.get(f"{name} cpu")
-            yield f"| {name} | {value} | | {'' if took is None else f'{took:.1f}'} |"
+            yield f"| {name} | {row[name]:.3f} | | {'' if took is None else f'{took:.1f}'} |"
 
 
 def zero_shot_table(found: Found, start: str) -> Iterator[str]:
