@@ -285,7 +285,7 @@ def test_new_starts_never_lose_the_incumbent(objective: Objective) -> None:
 
 def quick() -> Auto:
     """Short rounds, no proofs."""
-    tuning = Tuning(tiny_program=0, program_size=0)
+    tuning = Tuning(tiny_program=0, program_size=0, attempt_effort=1)
     return Auto(exhaustive_below=0, effort=50, moves=2000, patience=64, exact=False, tuning=tuning)
 
 
@@ -329,7 +329,7 @@ def test_a_graph_that_is_searched_window_by_window_begins_with_a_start_per_5000_
         return improve(self, search, pool, **how)
 
     monkeypatch.setattr(ScheduleSearch, "improve", counted)
-    monkeypatch.setattr("stead.solvers.auto.SMALL", 100)  # operators from which on windows count
+    monkeypatch.setattr("stead.solvers.rounds.SMALL", 100)  # operators from which on windows count
     cluster, _ = cluster_from("2x 3090,3060")
     graph = synthetic("layered", operators=120, seed=1)
     problem = Problem(graph, cluster, Roofline().costs(graph, cluster))
@@ -340,6 +340,27 @@ def test_a_graph_that_is_searched_window_by_window_begins_with_a_start_per_5000_
 
 def test_of_equal_placements_the_best_keeps_its_rank() -> None:
     assert first_of_each(["a1", "b2", "a3", "c4", "b5"], key=lambda one: one[:1].encode()) == ["a1", "b2", "c4"]
+
+
+def test_attempts_begin_elsewhere_and_search_goes_on_from_crossings_of_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    improve, begun = ScheduleSearch.improve, list[tuple[str, int]]()
+
+    def noted(self: ScheduleSearch, search: Search, pool: list[Schedule], **how: bool) -> list[Schedule]:
+        if search.problem is problem:  # not a coarser one
+            begun.append((pool[0].name, self.effort))
+        return improve(self, search, pool, **how)
+
+    monkeypatch.setattr(ScheduleSearch, "improve", noted)
+    tuning = replace(quick().tuning, coarse_share=0.0, ample_coarse_share=0.0, attempts=3, crossing_effort=1)
+    problem = unproved()
+    replace(quick(), tuning=tuning).solve(problem, Budget(evaluations=2_000))
+    known, drawn, *crossed = begun
+    assert known == ("auto", 50)
+    assert drawn[0] not in ("auto", "crossing", "search")
+    assert drawn[1] == 50
+    assert crossed[0] == ("crossing", 30)  # an evaluation per operator
 
 
 def test_search_goes_on_from_the_best_of_all_that_it_ever_left(monkeypatch: pytest.MonkeyPatch) -> None:

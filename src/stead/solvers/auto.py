@@ -46,12 +46,14 @@ from stead.solvers.exact.throughput_mip import ThroughputMip
 from stead.solvers.part_budgets import limited, limited_share
 from stead.solvers.phases import Phase, Phases
 from stead.solvers.registry import solver
+from stead.solvers.rounds import Rounds
 from stead.solvers.search.anneal import Anneal
 from stead.solvers.search.call_moves import improve_calls
 from stead.solvers.search.climb import climb, climb_again
 from stead.solvers.search.coarse_to_fine import Ladder, descend
+from stead.solvers.search.crossing import crossed
 from stead.solvers.search.redivide import redivide
-from stead.solvers.search.search import SMALL, WORK_PER_SECOND, ScheduleSearch, schedule_of
+from stead.solvers.search.search import WORK_PER_SECOND, ScheduleSearch, schedule_of
 from stead.solvers.search.stages import shift_stages
 from stead.solvers.search.strips import layers, search_strips
 from stead.solvers.search.transfers import order_transfers
@@ -62,6 +64,7 @@ ELITES = 2  # of a new start, and of all before it, from which search goes on to
 NESTED_SHARE = 1 / 8  # of counted evaluations, for a run that is whole by itself ...
 LEAST_NESTED = 24_000  # ... where so many are counted: fewer are spent in a second or two
 NEW_PARTS = 2**20  # new starts draw other numbers than any round
+CROSSED = 2**24  # crossings draw others than either
 BUILDING = ("bounds", "start", "first answers", "rules", "constructions", "exact")  # rows that need no incumbent
 T = TypeVar("T")
 START = "start"  # what a placement is known by that search begins with
@@ -256,6 +259,7 @@ class _Run:
     def __init__(self, auto: Auto, search: Search, phases: Phases) -> None:
         self.search, self.phases = search, phases
         self._auto, self._tuning = auto, auto.tuning
+        self._rounds = Rounds(search, auto.tuning, auto.effort)
         self.known: Mapping[str, Solution] = {}
         self._found: list[Solution] = []  # by steps
         self._layers: NDArray[np.int64] | None = None  # [operator]; of an unrolled network
@@ -306,7 +310,7 @@ class _Run:
                 self.phases.skipped(row.name, "the gap is next to nothing")
         while rows and not search.done and vain < tuning.vain_rounds and search.gap > tuning.close:
             self._before_seconds, self._began = search.best_seconds, search.elapsed_seconds
-            self._ends = self._began + self._round_seconds()
+            self._ends = self._began + self._rounds.seconds(self._part)
             for row in rows:
                 self._do(row)
             vain = 0 if search.best_seconds < self._before_seconds * (1 - tuning.stalled) else vain + 1
@@ -337,8 +341,8 @@ class _Run:
 
     def levels_rest(self) -> str:
         """Whether it is the turn of single operators alone."""
-        if self._part % 2:
-            return "every second round"
+        if self._part and (self._rounds.goes_on(self._part) or self._rounds.are_attempts):
+            return "in the first of several attempts" if self._rounds.are_attempts else "every second round"
         return "they came first" if self._coarse and not self._part else ""
 
     def is_not_unrolled(self) -> str:
@@ -456,26 +460,48 @@ class _Run:
 
     def levels(self, row: Row) -> None:
         """Search coarser graphs, in a round within what that may take."""
-        tuning, effort = self._tuning, self._auto.effort << self._part
+        tuning, effort = self._tuning, self._rounds.share(self._part)
         timed = not self.search.counts and math.isfinite(self.search.spare_seconds)
-        large = row.each_round and len(self.search.problem.graph) > SMALL
-        ample = timed and (large or self._evaluations_left() >= tuning.ample)
+        large = row.each_round and not self._rounds.small
+        ample = timed and (large or self._rounds.evaluations_left() >= tuning.ample)
         share = tuning.ample_coarse_share if ample else tuning.coarse_share
         with self._within_round() if row.each_round else nullcontext():
             self._coarse = descend(self.search, self._ladder, share=share, effort=effort // 2, part=self._part)
 
     def search_orders(self, row: Row) -> None:
-        """Search from what constructions and coarser graphs say and, in every second round, from the best of all."""
-        search, effort, part = self.search, self._effort(), self._part
+        """Search from what constructions and coarser graphs say, from what is drawn anew, or from the best of all."""
+        effort, part = self._rounds.effort(self._part), self._part
         if not part:
             self._starts = self._constructed(self._strips)
         with self._within_round():
-            again = bool(part % 2)
-            coarse = self._coarse[:1] if len(search.problem.graph) > SMALL else self._coarse
-            pool = self._elites if again else _in_turn(coarse, self._starts)[: self._most_starts(effort)]
-            better = ScheduleSearch(effort=effort).improve(search, pool, part=part, settled=again)
-        self._keep(better)
+            if self._rounds.goes_on(part):
+                self._go_on(self._elites, effort, part)
+            else:
+                pool = self._first_states(self._rounds.most_starts(effort))
+                self._keep(ScheduleSearch(effort=effort).improve(self.search, pool, part=part))
         self._stalled = self._has_stalled()
+
+    def _go_on(self, best: list[Schedule], effort: int, part: int) -> None:
+        """Search from the best of all or, where there are several attempts, again and again from crossings of them."""
+        search, tuning = self.search, self._tuning
+        if not self._rounds.are_attempts:
+            self._keep(ScheduleSearch(effort=effort).improve(search, best, part=part, settled=True))
+            return
+        each, end = tuning.crossing_effort * len(search.problem.graph), search.evaluations + effort
+        for number in count():
+            before = search.evaluations
+            crossings = crossed(search.problem, self._elites, tuning.crossings, (search.seed, part, number, 4))
+            one = ScheduleSearch(effort=min(each, end - before))
+            self._keep(one.improve(search, crossings or best, part=part + CROSSED * (number + 1), settled=True)[:1])
+            if search.done or search.evaluations == before or search.evaluations >= end:
+                break
+
+    def _first_states(self, most: int) -> list[Schedule]:
+        """What a round that begins anew begins with: what steps say or, in every second attempt, what is drawn."""
+        if self._rounds.draws(self._part):
+            return drawn_schedules(self.search, most, part=self._part)
+        coarse = self._coarse if self._rounds.small else self._coarse[:1]
+        return _in_turn(coarse, self._starts)[:most]
 
     def _constructed(self, others: Sequence[Schedule] = ()) -> list[Schedule]:
         """What steps say and others found, best first."""
@@ -487,13 +513,14 @@ class _Run:
 
     def order_transfers(self, row: Row) -> None:
         """Look for a better order of transfers."""
-        order_transfers(self.search, tries=self._tuning.transfer_tries << self._part, part=self._part)
+        tries = self._tuning.transfer_tries << self._rounds.doublings(self._part)
+        order_transfers(self.search, tries=tries, part=self._part)
 
     def anneal(self, row: Row) -> None:
         """Anneal, in the first round not to the end."""
         search = self.search
         with limited_share(search, 1.0 if self._part else self._tuning.first_share):
-            Anneal(moves=self._moves(self._auto.moves << self._part)).improve(search, part=self._part)
+            Anneal(moves=self._rounds.moves(self._auto.moves << self._part)).improve(search, part=self._part)
         self._stalled = self._has_stalled()
 
     def redivide(self, row: Row) -> None:
@@ -538,7 +565,7 @@ class _Run:
             before, spent = search.best_seconds, search.evaluations
             with self.phases.part(f"new start {number + 1}"):
                 if searches_orders(problem):
-                    self._search_again(self._auto.effort << number // 2, NEW_PARTS + 2 * number)
+                    self._search_again(self._rounds.new_start << number // 2, NEW_PARTS + 2 * number)
                 elif is_full_pipeline(problem):
                     self._anneal_again(self._auto.moves << number // 2, NEW_PARTS + 2 * number)
                 elif self._calls is not None and search.best is not None:
@@ -553,9 +580,10 @@ class _Run:
     def _search_again(self, effort: int, part: int) -> None:
         """Search orders from constructions that are drawn, then from the best of these and of all before."""
         search, one = self.search, ScheduleSearch(effort=effort)
-        found = one.improve(search, drawn_schedules(search, self._most_starts(effort), part=part), part=part)
+        found = one.improve(search, drawn_schedules(search, self._rounds.most_starts(effort), part=part), part=part)
         elites = [*found[:ELITES], *self._elites[:ELITES]]
-        self._keep(one.improve(search, elites, part=part + 1, settled=True))
+        self._keep(found)
+        self._go_on(elites, effort, part + 1)
 
     def _keep(self, found: list[Schedule]) -> None:
         """Take up what a search left among the best of all; a later one that found less pushes nothing out."""
@@ -572,40 +600,6 @@ class _Run:
 
     def _within_round(self) -> AbstractContextManager[None]:
         return limited(self.search, seconds=self._ends - self.search.elapsed_seconds)
-
-    def _round_seconds(self) -> float:
-        """How long a round of search may take: to the end if the next, of twice the effort, could not end before."""
-        spare = self.search.spare_seconds
-        seconds = (self._auto.effort << self._part) * len(self.search.problem.graph) / WORK_PER_SECOND
-        return math.inf if spare == math.inf or self._is_last() else 2 * seconds
-
-    def _is_last(self) -> bool:
-        """Whether what is left is better spent in one long round than in several."""
-        return self._evaluations_left() < self._tuning.one_round * (self._auto.effort << self._part)
-
-    def _evaluations_left(self) -> float:
-        """As many as the budget counts, or about as many as there is time for."""
-        counted, pace = self.search.remaining_evaluations, WORK_PER_SECOND / len(self.search.problem.graph)
-        return self.search.spare_seconds * pace if counted is None else counted
-
-    def _effort(self) -> int:
-        """Evaluations of this round of search."""
-        effort = self._auto.effort << self._part
-        return effort * math.ceil(self._tuning.one_round) if self._is_last() else effort
-
-    def _most_starts(self, effort: int) -> int:
-        """As many as the time that is left suffices for."""
-        search, tuning = self.search, self._tuning
-        evaluations = min(effort, self._evaluations_left())
-        if len(search.problem.graph) > SMALL:
-            return min(tuning.pool, max(2, int(evaluations / tuning.large_least_effort)))
-        each = evaluations / len(search.problem.graph)
-        return 1 if each < tuning.one_start else min(tuning.pool, max(1, int(each / tuning.least_effort)))
-
-    def _moves(self, moves: int) -> int:
-        """So many moves, or as many as there is time for if a round of twice as many would not end."""
-        most = self.search.spare_seconds * self._tuning.moves_per_second
-        return int(most) if most < 3 * moves else moves
 
 
 def _asks(

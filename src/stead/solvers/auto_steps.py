@@ -60,6 +60,12 @@ class Tuning:
     one_start: int = 40  # evaluations per operator below which there is one, as one that cools slowly gets further
     large_least_effort: int = 5000  # evaluations for each on graphs searched window by window: there starts decide
     one_round: float = 12.0  # efforts of a round: where less is left it is one, as slow cooling beats new starts
+    attempt_effort: int = 200  # evaluations per operator of an attempt: beyond it other starts gain more than cooling
+    least_attempts: float = 2.5  # attempts for which evaluations must be left; else there is one long round
+    attempts: int = 6  # rounds until the effort of one is doubled; the last of them goes on from the best of the others
+    last_attempt: float = 1.2  # of an attempt, below which what is left goes on from the best
+    crossing_effort: int = 60  # evaluations per operator of a search from crossings of the best ...
+    crossings: int = 6  # ... of which so many are drawn
     transfer_tries: int = 200  # evaluations for the order of transfers where the first round of search gains nothing
     stalled: float = 1e-3  # improvement of a round, relative, below which it was in vain
     vain_rounds: int = 3  # in a row, after which rounds end: each has twice the effort of the one before
