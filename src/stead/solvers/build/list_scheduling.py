@@ -19,7 +19,14 @@ from stead.errors import BadInput
 from stead.problem import Latency, Problem
 from stead.sim import simulate_many
 from stead.solvers.build.chunks import Chunks
-from stead.solvers.build.schedules import Schedule, groupings, offer_fitting, offer_schedule, tied_units
+from stead.solvers.build.schedules import (
+    Schedule,
+    groupings,
+    offer_fitting,
+    offer_schedule,
+    tied_units,
+    unrolled_groupings,
+)
 from stead.solvers.few_devices import few_devices
 from stead.solvers.rules.settle import started
 from stead.solvers.search_state import Search
@@ -120,7 +127,7 @@ class _ListRule(ABC):
     def _groupings(self, problem: Problem) -> Iterator[tuple[NDArray[np.int32], float]]:
         """(units, foresight) to build with: large units with and without regard to the work they bring later."""
         yield problem.units, 0.0
-        for unit_of in groupings(problem)[1:] if self.tied else []:
+        for unit_of in _all_groupings(problem)[1:] if self.tied else []:
             yield unit_of, 0.0
             if self.foresees:
                 yield unit_of, 1.0
@@ -264,7 +271,7 @@ def drawn_schedules(search: Search, count: int, *, part: int) -> list[Schedule]:
     """
     problem = search.problem
     rng = np.random.default_rng((search.seed, part, 2))
-    units, drawn = groupings(problem), []
+    units, drawn = _all_groupings(problem), []
     for _ in range(count):
         rule = DRAWN_RULES[rng.integers(len(DRAWN_RULES))]
         bias = float(2.0 ** rng.uniform(*DRAWN_BIASES))
@@ -277,6 +284,11 @@ def drawn_schedules(search: Search, count: int, *, part: int) -> list[Schedule]:
         if variants and not search.done:
             found += _schedules(problem, unit_of, variants, _usable(problem), search.remaining_seconds)
     return [schedule for ticks, schedule in _distinct(sorted(found, key=lambda pair: pair[0])) if ticks < NO_LIMIT]
+
+
+def _all_groupings(problem: Problem) -> list[NDArray[np.int32]]:  # of [operator]
+    """Units to build with, those of unrolled networks last."""
+    return [*groupings(problem), *unrolled_groupings(problem)]
 
 
 def are_alike(problem: Problem) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stead import _native
 from stead.coarsen.colocation import forward_operators
+from stead.coarsen.unrolled import first_readers, steps_of, weight_tensors
 from stead.graph.components import connected
 from stead.problem import Latency, Priority, Problem, ProgramOrder
 from stead.sim import simulate_many
@@ -77,13 +78,35 @@ def joined_units(problem: Problem, one: NDArray[np.int64], other: NDArray[np.int
 
 def groupings(problem: Problem) -> list[NDArray[np.int32]]:  # of [operator]
     """Units to build with: the problem's own; for training also tied ones and those of weights, each grouping once."""
-    return _distinct([problem.units, *mirrored_groupings(problem)])
+    return _distinct([problem.units, *_tied_groupings(problem)])
 
 
 def mirrored_groupings(problem: Problem) -> list[NDArray[np.int32]]:  # of [operator]
     """Units in which backward follows forward, each grouping once; the problem's own where there is no backward."""
+    return _distinct([*_tied_groupings(problem), *_step_groupings(problem)])
+
+
+def unrolled_groupings(problem: Problem) -> list[NDArray[np.int32]]:  # of [operator]
+    """Units for unrolled networks whose weights are operators: weights where they are read first, steps with backward.
+
+    There are none for other graphs.
+    """
+    weights = weight_tensors(problem.graph)
+    with_readers = [joined_units(problem, *first_readers(problem.graph, weights))] if weights.any() else []
+    return [*with_readers, *_step_groupings(problem)]
+
+
+def _tied_groupings(problem: Problem) -> list[NDArray[np.int32]]:  # of [operator]
     tied = tied_units(problem)
     return _distinct([tied, weight_units(problem)]) if problem.graph.is_training else [tied]
+
+
+def _step_groupings(problem: Problem) -> list[NDArray[np.int32]]:  # of [operator]
+    """Units of an unrolled network in which backward operators are with a step, where the graph does not say which."""
+    graph = problem.graph
+    if not graph.is_training or (graph.twins >= 0).any() or not weight_tensors(graph).any():
+        return []
+    return [joined_units(problem, np.arange(len(graph)), steps_of(graph))]
 
 
 def _distinct(unit_groups: list[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
