@@ -11,7 +11,7 @@ import pytest
 from stead.cluster import Cluster, Device, Link
 from stead.costs import Costs
 from stead.placing.loading import load
-from stead.problem import Latency, Problem
+from stead.problem import Constraints, Latency, Problem
 from stead.solvers.build.schedules import Schedule
 from stead.solvers.search.crossing import crossed
 from stead.testing import tiny_problem
@@ -64,6 +64,19 @@ def test_units_stay_together() -> None:
     for one in crossed(problem, [Schedule(row, order) for row in rows], 20, (0,)):
         first = one.devices[np.unique(units, return_index=True)[1]]
         assert (one.devices == first[units]).all()
+
+
+def test_what_is_pinned_or_forbidden_stays_so() -> None:
+    """Devices that are equal but for a pin are not renamed into each other."""
+    pinned = chain().with_constraints(Constraints(pin=(("c", "d0"),), forbid=(("h", "d0"),)))
+    rng, rows = np.random.default_rng(0), []
+    for _ in range(4):
+        row = rng.integers(2, size=9)
+        row[[2, 7]] = 0, 1
+        rows.append(schedule(row.tolist(), 1.0))
+    found = [one for seed in range(20) for one in crossed(pinned, rows, 6, (seed,))]
+    assert len(found) > 50
+    assert {(one.devices[2], one.devices[7]) for one in found} == {(0, 1)}
 
 
 @pytest.mark.parametrize("back", [True, False])
