@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from strategies import graphs
 
+from stead.costs import Costs
 from stead.errors import BadInput
 from stead.graph import Graph
 from stead.graph.order import bottom_levels, levels, upward_ranks
+from stead.problem import Constraints, Latency, Problem
 from stead.sim.ranks import upward_rank
 from stead.testing import chain3, diamond, two_towers
 
@@ -42,6 +44,24 @@ def test_ranks_of_a_chain_add_operators_and_transfers() -> None:
 def test_ranks_follow_the_longer_branch() -> None:
     graph = diamond().graph  # a(1) -> b(2), c(3) -> d(1)
     assert upward_ranks(graph, [1, 2, 3, 1]).tolist() == [5, 3, 4, 1]
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        Constraints(pin=(("l2", "d0"),)),
+        Constraints(forbid=(("l2", "d0"),)),
+        Constraints(colocate=(("l1", "l2"),)),  # l1 can run on d1 alone, so that l2 is bound to it, too
+    ],
+)
+def test_constraints_do_not_change_who_goes_first(bound: Constraints) -> None:
+    towers = two_towers()  # l1, r1, l2, r2, head
+    seconds = np.array([[np.inf, 2.0], [2.0, 2.0], [1.0, 9.0], [3.0, 3.0], [1.0, 1.0]])
+    free = Problem(towers.graph, towers.cluster, Costs(towers.graph, towers.cluster, seconds), objective=Latency())
+    rank = upward_rank(free).tolist()
+    assert rank[4] == 1.0
+    assert rank[2] - rank[3] == 2.0  # (1 + 9) / 2 and 3 before the same head
+    assert upward_rank(free.with_constraints(bound)).tolist() == rank
 
 
 def test_upward_ranks_are_those_of_list_scheduling() -> None:

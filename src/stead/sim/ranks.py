@@ -13,9 +13,10 @@ def upward_rank(problem: Problem) -> NDArray[np.float64]:  # [operator]
     """Seconds from the start of each operator to the end of the graph, at mean costs (HEFT, Topcuoglu 2002).
 
     `rank(v) = mean over devices of seconds(v) + max over tensors t of v and readers c of (mean over pairs of
-    devices of transfer(t) + rank(c))`; means over the devices and pairs that can be used.
+    devices of transfer(t) + rank(c))`; means over the devices that can run an operator and the pairs that have a route.
+    Constraints do not count: what is pinned or kept together changes where operators run, not who goes first there.
     """
-    seconds = _mean_of_columns(problem.costs.seconds, problem.allowed)
+    seconds = _mean_of_columns(problem.costs.seconds, np.isfinite(problem.costs.seconds))
     return upward_ranks(problem.graph, seconds, _mean_transfer(problem))
 
 
